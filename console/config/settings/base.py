@@ -1,0 +1,45 @@
+"""Paths, addresses, language and static files."""
+
+from pathlib import Path
+
+from console.config.env import Env
+
+ENV = Env()
+BASE_DIR = Path(__file__).resolve().parents[3]
+
+DEBUG = False
+ROOT_URLCONF = "console.config.urls"
+ASGI_APPLICATION = "console.config.asgi.application"
+ALLOWED_HOSTS = ENV.names("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]"))
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+LOCALE_PATHS = [BASE_DIR / "console" / "locale"]
+USE_I18N = True
+USE_TZ = True
+TIME_ZONE = "UTC"
+
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / "build" / "static"
+NODE_MODULES = BASE_DIR / "node_modules"
+STATICFILES_DIRS = [
+    BASE_DIR / "static",
+    ("vendor/tabler", NODE_MODULES / "@tabler" / "core" / "dist"),
+    ("vendor/htmx", NODE_MODULES / "htmx.org" / "dist"),
+    ("vendor/uplot", NODE_MODULES / "uplot" / "dist"),
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]

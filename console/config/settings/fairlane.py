@@ -1,0 +1,38 @@
+"""What Fairlane itself is told by the environment."""
+
+import ipaddress
+
+from console.config.env import stop
+from console.config.secrets import kept_secret
+
+from .base import ENV
+from .data import FAIRLANE_DATA_DIR
+
+FAIRLANE_MAX_BODY_BYTES = ENV.integer("FAIRLANE_MAX_BODY_BYTES", 32 * 1024 * 1024, least=1024)
+METRICS_TOKEN = ENV.secret("METRICS_TOKEN")
+OTEL_EXPORTER_OTLP_ENDPOINT = ENV.text("OTEL_EXPORTER_OTLP_ENDPOINT")
+BILLING_TZ = ENV.timezone("BILLING_TZ", "Asia/Shanghai")
+BILLING_CURRENCY = ENV.text("BILLING_CURRENCY", "CNY")
+if not (len(BILLING_CURRENCY) == 3 and BILLING_CURRENCY.isalpha() and BILLING_CURRENCY.isupper()):
+    raise stop("BILLING_CURRENCY", f"{BILLING_CURRENCY!r} is not a three-letter currency code")
+
+# Keys are hashed under a secret of their own, so that a new SECRET_KEY locks nobody out.
+FAIRLANE_KEY_PEPPER = (
+    ENV.secret("FAIRLANE_KEY_PEPPER") or kept_secret(FAIRLANE_DATA_DIR / "key_pepper")
+).encode()
+
+DEFAULT_CIDRS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+
+
+def networks(names: list[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """The networks that replicas may live in."""
+    found = []
+    for name in names:
+        try:
+            found.append(ipaddress.ip_network(name))
+        except ValueError as error:
+            raise stop("FAIRLANE_REPLICA_CIDRS", str(error)) from None
+    return found
+
+
+FAIRLANE_REPLICA_CIDRS = networks(ENV.names("FAIRLANE_REPLICA_CIDRS", DEFAULT_CIDRS))

@@ -1,0 +1,44 @@
+"""What the gateway writes down about one request before it forgets it."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class UsageRow:
+    """One finished request; becomes one ``UsageRecord``.
+
+    ``id`` is the request's UUIDv7 as text. Times are ns since the epoch, 0 where it never
+    came to that. ``level`` and ``base_level`` are None where the request was refused before
+    it was classified. Tokens are the engine's own figures unless ``estimated``.
+    """
+
+    id: str
+    business: str
+    key_prefix: str
+    operation: str
+    received: int
+    status: str = "internal_error"
+    http_status: int = 0
+    reason: str = ""
+    client_request_id: str = ""
+    stream: bool = False
+    requested_model: str = ""
+    served_model: str = ""
+    claimed: str = ""
+    base_level: int | None = None
+    level: int | None = None
+    lane: str = ""
+    dispatched: int = 0
+    first_byte: int = 0
+    finished: int = 0
+    queue_wait_ms: float = 0.0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    estimated: bool = False
+    gpu_seconds: float = 0.0
+    attempts: int = 0
+    replica: str = ""
+    bytes_in: int = 0
+    bytes_out: int = 0
+    trace_id: str = ""

@@ -1,0 +1,19 @@
+"""Tables of the metering package."""
+
+from .audit import AuditEntry, ChangeVersion
+from .business import Business, Grade, Lane, Membership, Quota, Realtime
+from .keys import ApiKey
+from .usage import UsageRecord
+
+__all__ = [
+    "ApiKey",
+    "AuditEntry",
+    "Business",
+    "ChangeVersion",
+    "Grade",
+    "Lane",
+    "Membership",
+    "Quota",
+    "Realtime",
+    "UsageRecord",
+]

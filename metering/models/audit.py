@@ -1,0 +1,50 @@
+"""Who changed what, and the versions that tell readers to look again."""
+
+from django.conf import settings
+from django.db import models
+
+
+class AuditEntry(models.Model):
+    """One change, appended and never edited."""
+
+    at = models.DateTimeField(auto_now_add=True, db_index=True)
+    actor = models.ForeignKey(
+        settings.AUTH_USER_MODEL,
+        on_delete=models.SET_NULL,
+        null=True,
+        blank=True,
+        related_name="+",
+    )
+    # What did it where no person did: "command line", "system".
+    source = models.CharField(max_length=40, default="console")
+    action = models.CharField(max_length=60)
+    business = models.CharField(max_length=63, blank=True)
+    target = models.CharField(max_length=200, blank=True)
+    data = models.JSONField(default=dict)
+
+    class Meta:
+        ordering = ["-pk"]
+        verbose_name_plural = "audit entries"
+
+    def __str__(self) -> str:
+        return f"{self.action} {self.target}"
+
+
+class ChangeVersion(models.Model):
+    """A counter per topic, raised in the transaction that changes it.
+
+    NOTIFY carries the news; this row is the backstop for a listener that missed it.
+    """
+
+    class Topic(models.TextChoices):
+        """What changed: who may call, where it runs, or by which rules."""
+
+        ACCESS = "access"
+        FLEET = "fleet"
+        POLICY = "policy"
+
+    topic = models.CharField(primary_key=True, max_length=16, choices=Topic.choices)
+    version = models.PositiveBigIntegerField(default=0)
+
+    def __str__(self) -> str:
+        return f"{self.topic} {self.version}"

@@ -1,0 +1,67 @@
+"""What each request used."""
+
+import uuid
+
+from django.db import models
+
+
+class UsageRecord(models.Model):
+    """One row for each request that got past authentication.
+
+    Names instead of foreign keys: a row outlives the business, key and replica it names,
+    and a batch of rows must never fail on one that was deleted meanwhile. Times are when
+    the gateway saw them; a null time means it never came to that.
+    """
+
+    class Status(models.TextChoices):
+        """The one terminal outcome of a request."""
+
+        OK = "ok"
+        REFUSED = "refused"
+        CLIENT_ERROR = "client_error"
+        CLIENT_DISCONNECT = "client_disconnect"
+        QUEUE_TIMEOUT = "queue_timeout"
+        UPSTREAM_ERROR = "upstream_error"
+        UPSTREAM_TIMEOUT = "upstream_timeout"
+        SHUTTING_DOWN = "shutting_down"
+        INTERNAL_ERROR = "internal_error"
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    business = models.CharField(max_length=63)
+    key_prefix = models.CharField(max_length=16, blank=True)
+    client_request_id = models.CharField(max_length=128, blank=True)
+    operation = models.CharField(max_length=32)
+    stream = models.BooleanField(default=False)
+    requested_model = models.CharField(max_length=200, blank=True)
+    served_model = models.CharField(max_length=200, blank=True)
+    claimed = models.CharField(max_length=16, blank=True)
+    base_level = models.PositiveSmallIntegerField(null=True)
+    level = models.PositiveSmallIntegerField(null=True)
+    lane = models.CharField(max_length=2, blank=True)
+    status = models.CharField(max_length=20, choices=Status.choices)
+    http_status = models.PositiveSmallIntegerField(null=True)
+    reason = models.CharField(max_length=40, blank=True)
+    received_at = models.DateTimeField()
+    dispatched_at = models.DateTimeField(null=True)
+    first_byte_at = models.DateTimeField(null=True)
+    finished_at = models.DateTimeField()
+    queue_wait_ms = models.FloatField(default=0)
+    prompt_tokens = models.PositiveIntegerField(default=0)
+    cached_tokens = models.PositiveIntegerField(default=0)
+    completion_tokens = models.PositiveIntegerField(default=0)
+    estimated = models.BooleanField(default=False)
+    gpu_seconds = models.FloatField(default=0)
+    attempts = models.PositiveSmallIntegerField(default=0)
+    replica = models.CharField(max_length=200, blank=True)
+    bytes_in = models.PositiveBigIntegerField(default=0)
+    bytes_out = models.PositiveBigIntegerField(default=0)
+    trace_id = models.CharField(max_length=32, blank=True)
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["business", "-received_at"], name="usage_business_received"),
+            models.Index(fields=["-received_at"], name="usage_received"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.id} {self.status}"

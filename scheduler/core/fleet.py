@@ -1,0 +1,59 @@
+"""The fleet as the core sees it: immutable facts about pools, models and replicas."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class PoolFacts:
+    """Replicas that share lane rules; ``lanes`` are lane indexes."""
+
+    name: str
+    dedicated: bool
+    lanes: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFacts:
+    """A public model name and what the classifier needs to know about it."""
+
+    name: str
+    weight: str = "medium"
+    task: str = "chat"
+    realtime: str | None = None
+    offline: bool = False
+    generative: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaFacts:
+    """One model server.
+
+    ``slots`` requests at once and ``kv_tokens`` tokens of context held at once (None:
+    not limited); ``models`` maps public to served names; ``levels`` is inclusive.
+    """
+
+    name: str
+    url: str
+    engine: str
+    pool: str
+    slots: int
+    gpus: float = 1.0
+    kv_tokens: int | None = None
+    models: Mapping[str, str] = field(default_factory=dict)
+    levels: tuple[int, int] = (0, 9)
+    engine_priority: bool = False
+    token_file: str = ""
+    metrics_url: str = ""
+    dcgm_url: str = ""
+    draining: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class FleetSnapshot:
+    """The whole fleet at one version."""
+
+    version: int = 0
+    pools: Mapping[str, PoolFacts] = field(default_factory=dict)
+    models: Mapping[str, ModelFacts] = field(default_factory=dict)
+    replicas: Mapping[str, ReplicaFacts] = field(default_factory=dict)

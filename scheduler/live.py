@@ -1,0 +1,85 @@
+"""The live frame: what the scheduler publishes once a second, whoever watches.
+
+One frame goes to the channel group ``LIVE_GROUP`` as
+``{"type": "live.frame", "frame": frame.as_dict()}``. The console's hub keeps the last
+fifteen minutes and fans out; it alone decides who may see what.
+"""
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+LIVE_GROUP = "live"
+
+
+@dataclass(slots=True)
+class LaneLive:
+    """One lane: requests waiting and running now; waits in ms over the last minute's dispatches;
+    ``dispatched``, ``finished`` and ``refused`` are counts since the frame before."""
+
+    queued: int = 0
+    running: int = 0
+    wait_p50_ms: float = 0.0
+    wait_p95_ms: float = 0.0
+    wait_p99_ms: float = 0.0
+    dispatched: int = 0
+    finished: int = 0
+    refused: int = 0
+
+
+@dataclass(slots=True)
+class ReplicaLive:
+    """One replica: ``state`` is ready, down, draining or unknown; utilisations are ratios 0-1,
+    None where not measured."""
+
+    name: str
+    pool: str
+    engine: str
+    state: str
+    running: int
+    slots: int
+    gpu: float | None = None
+    memory: float | None = None
+    queue: int | None = None
+    models: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class BusinessLive:
+    """One business: the same figures, its own alone. ``lanes`` has P0, P1 and P2."""
+
+    lanes: dict[str, LaneLive]
+    refusals: dict[str, int] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+
+
+@dataclass(slots=True)
+class FeedItem:
+    """One decision worth telling. ``kind`` is dispatch, finish, refuse, expire, retry,
+    replica or preempt; ``at`` is ms since the epoch; ``business`` is empty for the fleet's own."""
+
+    at: int
+    kind: str
+    text: str
+    business: str = ""
+    lane: str = ""
+    request: str = ""
+
+
+@dataclass(slots=True)
+class LiveFrame:
+    """The state at ``at`` (ms since the epoch); ``seq`` rises by one a frame and starts anew
+    with each ``epoch`` (a string made when the scheduler starts)."""
+
+    epoch: str
+    seq: int
+    at: int
+    lanes: dict[str, LaneLive]
+    replicas: list[ReplicaLive]
+    businesses: dict[str, BusinessLive]
+    refusals: dict[str, int] = field(default_factory=dict)
+    feed: list[FeedItem] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain dicts, lists, numbers and strings, fit for JSON and the channel layer."""
+        return asdict(self)
