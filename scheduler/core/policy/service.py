@@ -1,0 +1,190 @@
+"""Sections about how requests are placed, admitted, retried and held back."""
+
+from dataclasses import dataclass, field
+
+from .spec import (
+    Section,
+    choice,
+    choices,
+    flag,
+    group,
+    millis,
+    number,
+    rows,
+    seconds,
+    share,
+    whole,
+)
+
+REALTIME = ("high", "medium", "low")
+MODEL_WEIGHT = ("light", "medium", "heavy")
+GRADE = ("vip", "premium", "basic")
+ACTIONS = ("throttle_P2", "scale_gpu")
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureDefaults(Section):
+    """Features of a request about which nothing else says anything."""
+
+    realtime: str = choice("medium", REALTIME, "How soon somebody waits for the answer.")
+    model_weight: str = choice("medium", MODEL_WEIGHT, "How much of a card a request takes.")
+    grade: str = choice("basic", GRADE, "How important the tenant is, by contract.")
+    offline: bool = flag(False, "Work that nobody waits for.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MappingRow(Section):
+    """A level for requests with these features; a feature that is None matches any value."""
+
+    realtime: str | None = choice(None, REALTIME, "Realtime class; null: any.")
+    model_weight: str | None = choice(None, MODEL_WEIGHT, "Model weight; null: any.")
+    grade: str | None = choice(None, GRADE, "Tenant grade; null: any.")
+    offline: bool | None = flag(None, "Offline work or not; null: both.")
+    level: int = whole(4, "The level such requests get.", most=9)
+
+
+@dataclass(frozen=True, slots=True)
+class Classification(Section):
+    """From features to a level."""
+
+    on_escalation: str = choice(
+        "clamp",
+        ("clamp", "refuse"),
+        "A claim above the caller's ceiling is cut down to it, or refused.",
+        aliases=(("reject", "refuse"),),
+    )
+    defaults: FeatureDefaults = field(
+        default_factory=FeatureDefaults, metadata=group(FeatureDefaults, "Features nobody states.")
+    )
+    mapping: tuple[MappingRow, ...] = rows(
+        MappingRow,
+        "Levels by features, before the built-in rule; the first match wins.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Feedback(Section):
+    """Levels moved by what was measured."""
+
+    enabled: bool = flag(True, "Raise and lower work by its measured results.")
+    bound: int = whole(2, "Most levels that work is moved.", "levels", most=9)
+    hold_ticks: int = whole(50, "Ticks a cause must hold.", "ticks", least=1)
+    p95_factor: float = number(1.3, "P95 over budget by this factor counts as missed.", above=0.0)
+    drop_rate: float = share(0.05, "Refused share above which work is raised.")
+    load_high: float = share(0.85, "Load above which realtime work is raised.")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaWeights(Section):
+    """Weights of a replica's score."""
+
+    gpu: float = number(0.4, "Weight of idle GPU.")
+    memory: float = number(0.2, "Weight of free memory.")
+    queue: float = number(0.4, "Weight of a short queue at the replica.")
+
+
+@dataclass(frozen=True, slots=True)
+class Placement(Section):
+    """Which replica a request goes to."""
+
+    weights: ReplicaWeights = field(
+        default_factory=ReplicaWeights,
+        metadata=group(ReplicaWeights, "Weights of the replica score."),
+    )
+    latency_risk: float = number(0.5, "Weight of the risk to miss the budget there.")
+    affinity: float = number(0.2, "Bonus of the replica that holds the session's prefix.")
+    slot_price: float = number(1.0, "Weight of the price of scarce slots.")
+    reprice_s: float = seconds(2.0, "Time between two computations of slot prices.")
+    top_k: int = whole(3, "Replicas among which one is drawn.", "replicas", least=1, most=100)
+    band: float = number(0.05, "Scores this close to the best take part in the draw.")
+    metrics_every_s: float = seconds(3.0, "Time between two readings of a replica's metrics.")
+    metrics_window_s: float = seconds(
+        10.0, "Time over which readings are averaged, and after which they are unknown."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Admission(Section):
+    """What is decided before a request is queued."""
+
+    latency_budget: bool = flag(True, "Refuse at once what can't meet its budget.")
+    degrade: bool = flag(False, "Try a lighter deployment before refusing.")
+    probe_every: int = whole(50, "One in so many refusals is admitted as a probe.", least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class PreemptionWeights(Section):
+    """What a millisecond of delay counts."""
+
+    P0: float = number(4.0, "Weight of time that P0 gains.", above=0.0)
+    P2: float = number(1.0, "Weight of time that the victim loses.")
+
+
+@dataclass(frozen=True, slots=True)
+class Preemption(Section):
+    """When running P2 work is paused for P0."""
+
+    enabled: bool = flag(True, "Pause running P2 work where the gain exceeds the cost.")
+    margin_ms: int = millis(50, "Gain must exceed cost by this.", least=0)
+    weights: PreemptionWeights = field(
+        default_factory=PreemptionWeights, metadata=group(PreemptionWeights, "What delay counts.")
+    )
+    max_per_request: int = whole(2, "Times one request may be paused.", most=100)
+    cooldown_ms: int = millis(2000, "Rest of a request between two pauses.", least=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Failover(Section):
+    """Time limits of an attempt, retries, and the breaker of a replica."""
+
+    retry_budget: float = share(0.1, "Share of traffic that may be retries.")
+    connect_ms: int = millis(2000, "Time to connect to a replica.")
+    first_byte_ms: int = millis(60_000, "Time to the first byte of an answer.")
+    idle_ms: int = millis(60_000, "Longest silence within an answer.")
+    fail_threshold: int = whole(3, "Failures in a row that open the breaker.", least=1)
+    open_s: float = seconds(30.0, "Time an open breaker lets nothing through.")
+    half_open_probes: int = whole(1, "Requests let through to try again.", least=1)
+
+
+@dataclass(frozen=True, slots=True)
+class TenantBreaker(Section):
+    """When a business is suspended for failing."""
+
+    failure_rate: float = share(0.5, "Failed share that suspends a business.")
+    window_s: float = seconds(60.0, "Time over which failures are counted.")
+    min_requests: int = whole(20, "Requests needed to judge.", least=1)
+    open_s: float = seconds(60.0, "Time of full suspension.")
+    trickle: float = share(0.1, "Share of its requests let through afterwards.")
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStart(Section):
+    """Requests for a model that no replica has ready."""
+
+    enabled: bool = flag(True, "Let P0 start a replica for its model.")
+    wait_s: float = seconds(120.0, "Longest wait for such a start.")
+    warm_before_p0: bool = flag(True, "Warm a replica up before it takes P0.")
+
+
+@dataclass(frozen=True, slots=True)
+class Scale(Section):
+    """How many replicas are asked for."""
+
+    by_p0_backlog: bool = flag(True, "Scale by the work that waits in P0.")
+    headroom: float = share(0.2, "Capacity beyond what the backlog needs.")
+    drain_s: float = seconds(10.0, "Time in which the backlog should be gone.")
+    max_cards: int | None = whole(None, "Most cards ever used; null: all there are.", "cards")
+    cooldown_s: float = seconds(300.0, "Calm before capacity is given back.")
+    help_window_s: float = seconds(120.0, "Time in which scaling must have helped.")
+
+
+@dataclass(frozen=True, slots=True)
+class Backpressure(Section):
+    """What happens when P0 waits too long."""
+
+    p0_wait_ms: int = millis(2000, "Wait of P0 that sets it off.")
+    clear_ms: int = millis(1000, "Wait of P0 that ends it; at most the wait that sets it off.")
+    action: tuple[str, ...] = choices(ACTIONS, ACTIONS, "What is done about it.")
+    scale: Scale = field(
+        default_factory=Scale, metadata=group(Scale, "How many replicas are asked for.")
+    )
