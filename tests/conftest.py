@@ -1,0 +1,65 @@
+"""One Postgres for the test session, on a temporary folder.
+
+Its address is fixed before Django reads its settings; the server itself starts with the
+first test that needs a database, so that pure tests pay nothing. A DATABASE_URL that is set
+already is used as it is.
+"""
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from console.embedded_postgres import EmbeddedPostgres
+
+# Open to enter, unlike pytest's own: as root the server runs as another user.
+SESSION_DIR = Path(tempfile.mkdtemp(prefix="fairlane-tests-"))
+SESSION_DIR.chmod(0o711)
+
+EMBEDDED: EmbeddedPostgres | None = None
+if not os.environ.get("DATABASE_URL"):
+    EMBEDDED = EmbeddedPostgres(SESSION_DIR / "postgres", durable=False)
+    os.environ["DATABASE_URL"] = EMBEDDED.url
+os.environ["FAIRLANE_DATA_DIR"] = str(SESSION_DIR / "data")
+os.environ["DJANGO_SETTINGS_MODULE"] = "console.config.settings"
+for name in ("REDIS_URL", "LOG_LEVEL", "LOG_FORMAT", "METRICS_TOKEN"):
+    os.environ.pop(name, None)
+
+from django.conf import settings  # noqa: E402 - reads the environment made above
+
+assert settings.FAIRLANE_DATA_DIR == SESSION_DIR / "data", "settings were read too early"
+
+
+def pytest_unconfigure() -> None:
+    """Stop the server after everything, and leave nothing behind."""
+    if EMBEDDED is not None:
+        EMBEDDED.stop()
+    shutil.rmtree(SESSION_DIR, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def database_url() -> str:
+    """The address of a running server's ``fairlane`` database (Django's tests use their own)."""
+    if EMBEDDED is not None:
+        EMBEDDED.start()
+    return os.environ["DATABASE_URL"]
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(database_url: str) -> None:
+    """pytest-django asks for this before it makes its database: the server must run by then."""
+
+
+@pytest.fixture
+def fresh_database(database_url: str) -> Iterator[str]:
+    """The address of an empty database, for a test that runs whole processes against it."""
+    name = f"fresh_{os.urandom(4).hex()}"
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+        yield database_url.replace("/fairlane?", f"/{name}?")
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
