@@ -32,9 +32,12 @@ class BusinessFacts:
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
-    """A key that may be used, until ``expires`` (ns since the epoch; None: for good)."""
+    """A key that may be used, until ``expires`` (ns since the epoch; None: for good).
 
-    digest: bytes
+    The digest stays out of every text made of these facts.
+    """
+
+    digest: bytes = field(repr=False)
     prefix: str
     business: str
     ceiling: int | None = None
@@ -47,4 +50,4 @@ class AccessSnapshot:
 
     version: int = 0
     businesses: Mapping[str, BusinessFacts] = field(default_factory=dict)
-    keys: Mapping[bytes, KeyFacts] = field(default_factory=dict)
+    keys: Mapping[bytes, KeyFacts] = field(default_factory=dict, repr=False)

@@ -1,7 +1,7 @@
 """Businesses, who belongs to them, and what they may use."""
 
 from django.conf import settings
-from django.core.validators import MinValueValidator, RegexValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 
 NAME = RegexValidator(
@@ -45,11 +45,12 @@ class Business(models.Model):
     offline = models.BooleanField(default=False)
     billing_sla = models.BooleanField(default=False)
     weight = models.FloatField(default=1.0, validators=[MinValueValidator(0.001)])
-    # null: every model of the catalogue; a list: these public names only.
-    models = models.JSONField(null=True, blank=True, default=None)
     latency_budget_ms = models.PositiveIntegerField(null=True, blank=True)
     suspended_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
+    # null: every model of the catalogue; a list: these public names only. Last, since inside
+    # the class body it hides the module of the same name.
+    models = models.JSONField(null=True, blank=True, default=None)
 
     class Meta:
         ordering = ["name"]
@@ -102,7 +103,10 @@ class Quota(models.Model):
     tokens_per_min = models.PositiveBigIntegerField(null=True, blank=True)
     running = models.PositiveIntegerField(null=True, blank=True)
     queued = models.PositiveIntegerField(null=True, blank=True)
-    gpu_share = models.FloatField(null=True, blank=True, validators=[MinValueValidator(0)])
+    # A ratio of the fleet's GPU time, 0 to 1.
+    gpu_share = models.FloatField(
+        null=True, blank=True, validators=[MinValueValidator(0), MaxValueValidator(1)]
+    )
     monthly_budget = models.DecimalField(
         max_digits=20, decimal_places=6, null=True, blank=True, validators=[MinValueValidator(0)]
     )
@@ -110,6 +114,18 @@ class Quota(models.Model):
     class Meta:
         constraints = [
             models.UniqueConstraint(fields=["business", "kind"], name="quota_once_per_kind"),
+            models.CheckConstraint(
+                condition=models.Q(requests_per_s__gte=0) | models.Q(requests_per_s=None),
+                name="quota_rate_not_negative",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(gpu_share__range=(0, 1)) | models.Q(gpu_share=None),
+                name="quota_gpu_share_is_a_ratio",
+            ),
+            models.CheckConstraint(
+                condition=models.Q(monthly_budget__gte=0) | models.Q(monthly_budget=None),
+                name="quota_budget_not_negative",
+            ),
         ]
 
     def __str__(self) -> str:

@@ -89,8 +89,6 @@ class Replica(models.Model):
     slots = models.PositiveIntegerField(default=8, validators=[MinValueValidator(1)])
     gpus = models.FloatField(default=1, validators=[MinValueValidator(0)])
     kv_tokens = models.PositiveBigIntegerField(null=True, blank=True)
-    # {public name: name at the server}
-    models = models.JSONField(default=dict)
     service_class = models.CharField(
         max_length=8, choices=ServiceClass.choices, default=ServiceClass.MEDIUM
     )
@@ -103,6 +101,9 @@ class Replica(models.Model):
     dcgm_url = models.CharField(max_length=500, blank=True, default="")
     draining = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
+    # {public name: name at the server}. Last, since inside the class body it hides the module
+    # of the same name.
+    models = models.JSONField(default=dict)
 
     class Meta:
         ordering = ["name"]

@@ -1,0 +1,20 @@
+"""What the metering services refuse.
+
+    RefusedError
+     └── KeyRequestError
+
+Each kind says once, as class attributes, which code and status it has wherever it surfaces.
+"""
+
+
+class RefusedError(ValueError):
+    """A change that is not made; the message is one line for the person who asked."""
+
+    code = "invalid_request"
+    status = 400
+
+
+class KeyRequestError(RefusedError):
+    """A key that cannot be made or replaced as asked."""
+
+    code = "invalid_key_request"

@@ -1,0 +1,77 @@
+"""Who may call, as one snapshot for the request path."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from django.db.models import Q
+from django.utils import timezone
+
+from metering.core.facts import LANES, AccessSnapshot, BusinessFacts, KeyFacts
+from metering.models import ApiKey, Business, ChangeVersion, Quota
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def load_access() -> AccessSnapshot:
+    """Businesses and usable keys, in four queries.
+
+    Read without a transaction: the version first, so that what follows is at least that new,
+    and keys before businesses, so that no key is of a business still unknown. Raises
+    django.db.Error when Postgres cannot be read.
+    """
+    version = (
+        ChangeVersion.objects.filter(topic=ChangeVersion.Topic.ACCESS)
+        .values_list("version", flat=True)
+        .first()
+    )
+    now = timezone.now()
+    rows = list(
+        ApiKey.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
+        .order_by("pk")
+        .values_list("digest", "prefix", "business__name", "ceiling", "expires_at")
+    )
+    businesses = _businesses()
+    keys = {}
+    for stored, prefix, business, ceiling, expires_at in rows:
+        if business in businesses:
+            digest = bytes(stored)
+            keys[digest] = KeyFacts(
+                digest=digest,
+                prefix=prefix,
+                business=business,
+                ceiling=LANES.index(ceiling) if ceiling else None,
+                expires=None if expires_at is None else _ns(expires_at),
+            )
+    return AccessSnapshot(version=version or 0, businesses=businesses, keys=keys)
+
+
+def _businesses() -> dict[str, BusinessFacts]:
+    limits = {quota.business_id: quota for quota in Quota.objects.filter(kind=Quota.Kind.LIMIT)}
+    return {row.name: _facts(row, limits.get(row.pk)) for row in Business.objects.all()}
+
+
+def _facts(row: Business, limit: Quota | None) -> BusinessFacts:
+    return BusinessFacts(
+        name=row.name,
+        tags=_names(row.tags),
+        grade=row.grade,
+        ceiling=LANES.index(row.ceiling),
+        realtime=row.realtime or None,
+        offline=row.offline,
+        billing_sla=row.billing_sla,
+        weight=row.weight,
+        models=None if row.models is None else _names(row.models),
+        latency_budget_ms=row.latency_budget_ms,
+        running=None if limit is None else limit.running,
+        queued=None if limit is None else limit.queued,
+        suspended=row.suspended_at is not None,
+    )
+
+
+def _names(stored: Sequence[object]) -> frozenset[str]:
+    return frozenset(str(item) for item in stored)
+
+
+def _ns(moment: datetime) -> int:
+    """Nanoseconds since the epoch, to the microsecond that Postgres keeps."""
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
