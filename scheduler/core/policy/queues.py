@@ -2,18 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from .spec import (
-    Section,
-    choice,
-    flag,
-    group,
-    levels,
-    millis,
-    number,
-    pool,
-    share,
-    whole,
-)
+from .spec import Section, choice, flag, group, levels, millis, number, pool, share, whole
 
 BANDS = ("by_level", "single")
 BUDGET_ON = ("first_token", "completion")
@@ -50,9 +39,7 @@ class P0Queue(Section):
     max_queue: int = whole(2000, "Longest queue; beyond it requests are refused.", least=1)
     queue_timeout_ms: int = millis(30_000, "Longest time in the queue.")
     on_timeout: str = choice(
-        "refuse",
-        ("refuse", "move_down"),
-        "After that time: refuse, or move to the next lane.",
+        "refuse", ("refuse", "move_down"), "After that time: refuse, or move to the next lane."
     )
     latency_budget_ms: int | None = millis(
         10_000, "Time in which an answer is due, for requests that state none."
@@ -80,9 +67,7 @@ class P1Queue(Section):
     max_queue: int = whole(5000, "Longest queue; beyond it requests are refused.", least=1)
     queue_timeout_ms: int = millis(120_000, "Longest time in the queue.")
     on_timeout: str = choice(
-        "refuse",
-        ("refuse", "move_down"),
-        "After that time: refuse, or move to the next lane.",
+        "refuse", ("refuse", "move_down"), "After that time: refuse, or move to the next lane."
     )
     latency_budget_ms: int | None = millis(
         60_000, "Time in which an answer is due, for requests that state none."
@@ -109,8 +94,7 @@ class P2Queue(Section):
     queue_timeout_ms: int = millis(3_600_000, "Longest time in the queue.")
     on_timeout: str = choice("refuse", ("refuse",), "After that time: refuse; no lane is lower.")
     latency_budget_ms: int | None = millis(
-        None,
-        "Time in which an answer is due, for requests that state none; null: any time.",
+        None, "Time in which an answer is due, for requests that state none; null: any time."
     )
     weight: float = number(1.0, "Part of the lane in mode weighted.", above=0.0)
     min_share: float = share(0.05, "Least share of slot time in mode weighted.")

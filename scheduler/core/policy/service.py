@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from .spec import (
+    MOST_LEVEL,
     Section,
     choice,
     choices,
@@ -40,7 +41,7 @@ class MappingRow(Section):
     model_weight: str | None = choice(None, MODEL_WEIGHT, "Model weight; null: any.")
     grade: str | None = choice(None, GRADE, "Tenant grade; null: any.")
     offline: bool | None = flag(None, "Offline work or not; null: both.")
-    level: int = whole(4, "The level such requests get.", most=9)
+    level: int = whole(4, "The level such requests get.", most=MOST_LEVEL, required=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,7 @@ class Classification(Section):
         default_factory=FeatureDefaults, metadata=group(FeatureDefaults, "Features nobody states.")
     )
     mapping: tuple[MappingRow, ...] = rows(
-        MappingRow,
-        "Levels by features, before the built-in rule; the first match wins.",
+        MappingRow, "Levels by features, before the built-in rule; the first match wins."
     )
 
 

@@ -47,7 +47,8 @@ class Spec:
 
     ``least`` and ``most`` are inclusive, ``above`` is exclusive, all in the form kept in
     memory. ``aliases`` are other spellings that are read as one of ``choices``.
-    ``optional`` fields may be null. ``section`` is the type of a section or of a row.
+    ``optional`` fields may be null, ``required`` ones must be in a document. ``section`` is
+    the type of a section or of a row.
     """
 
     kind: Kind
@@ -59,6 +60,7 @@ class Spec:
     choices: tuple[str, ...] = ()
     aliases: tuple[tuple[str, str], ...] = ()
     optional: bool = False
+    required: bool = False
     section: type[Section] | None = None
 
     def allowed(self) -> str:
@@ -67,21 +69,17 @@ class Spec:
         return f"{text}, or null" if self.optional else text
 
     def _limits(self) -> str:
-        def shown(value: float) -> str:
-            return f"{value * 100:g}%" if self.kind is Kind.SHARE else f"{value:.15g}"
-
-        unit = f" {self.unit}" if self.unit else ""
-        if self.above is not None:
-            low = f"above {shown(self.above)}"
-        elif self.least is not None:
-            low = f"from {shown(self.least)}" if self.most is not None else ""
-            low = low or f"at least {shown(self.least)}"
-        else:
+        if self.least is None and self.above is None:
             return ""
-        high = "" if self.most is None else f" to {shown(self.most)}"
-        if self.above is not None and high:
-            high = f" and at most{high[3:]}"
-        return f", {low}{high}{unit}"
+        low = "at least" if self.above is None else "above"
+        edge = self.least if self.above is None else self.above
+        high = "" if self.most is None else f" and at most {self._shown(self.most)}"
+        unit = f" {self.unit}" if self.unit else ""
+        return f", {low} {self._shown(edge)}{high}{unit}"
+
+    def _shown(self, value: float | None) -> str:
+        factor = 100 if self.kind is Kind.SHARE else 1
+        return f"{(value or 0) * factor:.15g}{'%' if factor > 1 else ''}"
 
 
 _WORDS: dict[Kind, Callable[[Spec], str]] = {
@@ -89,11 +87,11 @@ _WORDS: dict[Kind, Callable[[Spec], str]] = {
     Kind.WHOLE: lambda spec: "a whole number",
     Kind.NUMBER: lambda spec: "a number",
     Kind.SHARE: lambda spec: 'a percentage such as "40%"',
-    Kind.TEXT: lambda spec: "a name",
+    Kind.TEXT: lambda spec: f"a name of at most {spec.most} printable characters",
     Kind.CHOICE: lambda spec: f"one of {', '.join(spec.choices)}",
     Kind.CHOICES: lambda spec: f"a list of any of {', '.join(spec.choices)}",
     Kind.LEVELS: lambda spec: "a pair of levels such as [0, 2]",
-    Kind.ROWS: lambda spec: "a list of rows",
+    Kind.ROWS: lambda spec: f"a list of at most {spec.most} rows",
     Kind.SECTION: lambda spec: "a mapping",
 }
 
@@ -112,8 +110,7 @@ def specs(section: type[Section] | Section) -> list[tuple[str, Spec]]:
 def flag(default: OptionalFlag, help: str) -> OptionalFlag:
     """A field that is on or off."""
     return field(
-        default=default,
-        metadata={"spec": Spec(Kind.FLAG, help, optional=default is None)},
+        default=default, metadata={"spec": Spec(Kind.FLAG, help, optional=default is None)}
     )
 
 
@@ -124,9 +121,10 @@ def whole(
     *,
     least: int = 0,
     most: int = MANY,
+    required: bool = False,
 ) -> OptionalInt:
     """A field that counts something; null is allowed where it is the default."""
-    spec = Spec(Kind.WHOLE, help, unit, least, most, optional=default is None)
+    spec = Spec(Kind.WHOLE, help, unit, least, most, optional=default is None, required=required)
     return field(default=default, metadata={"spec": spec})
 
 
@@ -185,8 +183,7 @@ def choices(default: tuple[str, ...], allowed: tuple[str, ...], help: str) -> tu
 def levels(least: int, most: int, help: str) -> tuple[int, int]:
     """A field that is an inclusive range of levels."""
     return field(
-        default=(least, most),
-        metadata={"spec": Spec(Kind.LEVELS, help, "", 0, MOST_LEVEL)},
+        default=(least, most), metadata={"spec": Spec(Kind.LEVELS, help, "", 0, MOST_LEVEL)}
     )
 
 
