@@ -1,0 +1,119 @@
+"""Writes of the policy: versions are only ever added, and one at most is active."""
+
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.db import connection, transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from metering.models import ChangeVersion
+from metering.services import audit, changes
+from scheduler.core.policy import (
+    Policy,
+    PolicyError,
+    Problem,
+    from_document,
+    problems,
+    to_document,
+)
+from scheduler.models import PolicyVersion
+from scheduler.selectors.policy import load_policy as active_policy
+from scheduler.selectors.policy import missing_pools
+
+__all__ = ["activate", "active_policy", "import_policy", "lock_policy", "save_version"]
+
+# One number for this application's advisory lock; any would do.
+POLICY_LOCK = 0x666C_706F_6C69
+MOST_REASON = 500
+
+
+def lock_policy() -> None:
+    """Let one transaction at a time change versions or what they depend on, until it ends.
+
+    Also for who removes a pool: a version that names it must not become active meanwhile.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [POLICY_LOCK])
+
+
+@transaction.atomic
+def save_version(
+    policy: Policy, *, author: AbstractBaseUser | None, reason: str, source: str = "console"
+) -> PolicyVersion:
+    """Keep a policy as the next version, not active. Numbers have no gaps.
+
+    Raises PolicyError when the policy breaks its own rules, or the reason is too long.
+    """
+    found = problems(policy)
+    if len(reason) > MOST_REASON:
+        found.append(Problem("reason", f"must be at most {MOST_REASON} characters"))
+    if found:
+        raise PolicyError(found)
+    lock_policy()
+    last = PolicyVersion.objects.aggregate(last=Max("version"))["last"] or 0
+    row = PolicyVersion.objects.create(
+        version=last + 1,
+        document=to_document(policy),
+        author_id=None if author is None else author.pk,
+        reason=reason,
+    )
+    audit.record(
+        "policy.save",
+        actor=author,
+        source=source,
+        target=f"policy {row.version}",
+        reason=reason,
+    )
+    return row
+
+
+@transaction.atomic
+def activate(
+    version: PolicyVersion,
+    *,
+    actor: AbstractBaseUser | None,
+    reason: str,
+    source: str = "console",
+) -> PolicyVersion:
+    """Make a version the active one; listeners hear of it on commit.
+
+    Raises PolicyError, with nothing changed, when it names a pool that isn't in the fleet
+    or is no policy of this release. The active version stays as it is.
+    """
+    lock_policy()
+    row = PolicyVersion.objects.get(pk=version.pk)
+    if row.active:
+        return row
+    found = missing_pools(from_document(row.document))
+    if found:
+        raise PolicyError(found)
+    before = PolicyVersion.objects.filter(active=True).first()
+    if before is not None:
+        before.active = False
+        before.save(update_fields=["active"])
+    row.active = True
+    row.activated_at = timezone.now()
+    row.save(update_fields=["active", "activated_at"])
+    audit.record(
+        "policy.activate",
+        actor=actor,
+        source=source,
+        target=f"policy {row.version}",
+        reason=reason,
+        before=0 if before is None else before.version,
+    )
+    changes.announce(ChangeVersion.Topic.POLICY)
+    return row
+
+
+@transaction.atomic
+def import_policy(
+    policy: Policy,
+    *,
+    active: bool,
+    author: AbstractBaseUser | None,
+    reason: str,
+    source: str = "console",
+) -> PolicyVersion:
+    """Save a policy and, with ``active``, activate it: both or neither. Raises PolicyError."""
+    row = save_version(policy, author=author, reason=reason, source=source)
+    return activate(row, actor=author, reason=reason, source=source) if active else row
