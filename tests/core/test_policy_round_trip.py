@@ -4,12 +4,15 @@ import json
 import math
 from dataclasses import replace
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from scheduler.core.policy import Kind, Policy, PolicyError, Queues, Section, Spec, problems, specs
 from scheduler.core.policy.document import percent
 from scheduler.policy_file import dump, from_document, parse, to_document
+
+# How long an example takes says something of the machine, and nothing of the policy.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 NAMES = st.one_of(
     st.sampled_from(["yes", "null", "~", "010", "1e3", "0x1F", "40%", "- a", "a: b", "#", "P0"]),
@@ -86,6 +89,7 @@ def attempt(document: object) -> tuple[Policy | None, list[str]]:
     return read, []
 
 
+@PATIENT
 @given(sections(Policy).map(workable))
 def test_a_dump_gives_back_the_policy(policy: Policy) -> None:
     assert problems(policy) == []
@@ -93,6 +97,7 @@ def test_a_dump_gives_back_the_policy(policy: Policy) -> None:
     assert attempt(json.loads(json.dumps(to_document(policy)))) == (policy, [])
 
 
+@PATIENT
 @given(sections(Policy))
 def test_a_tree_and_its_file_are_refused_for_the_same(policy: Section) -> None:
     assert isinstance(policy, Policy)
@@ -100,6 +105,7 @@ def test_a_tree_and_its_file_are_refused_for_the_same(policy: Section) -> None:
     assert attempt(dump(policy)) == (None if wrong else policy, wrong)
 
 
+@PATIENT
 @given(st.floats(0, 1))
 def test_a_percentage_gives_back_its_ratio(ratio: float) -> None:
     text = percent(ratio)
@@ -121,6 +127,7 @@ JSON = st.recursive(
 )
 
 
+@PATIENT
 @given(JSON)
 def test_any_document_is_read_or_refused(document: object) -> None:
     policy, wrong = attempt({"scheduler": document})
@@ -129,6 +136,7 @@ def test_any_document_is_read_or_refused(document: object) -> None:
     assert policy is None or problems(policy) == []
 
 
+@PATIENT
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
     policy, wrong = attempt(text)

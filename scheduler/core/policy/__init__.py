@@ -6,6 +6,7 @@ REST. Percentages are ratios 0-1 in memory, times stay in the unit of the field'
 """
 
 from .document import Difference, differences, to_document
+from .limits import leaves
 from .problems import PolicyError, Problem
 from .queues import (
     Bands,
@@ -20,7 +21,7 @@ from .queues import (
     Starvation,
 )
 from .reading import from_document
-from .rules import NamedPool, leaves, named_pools, problems
+from .rules import NamedPool, named_pools, problems
 from .service import (
     Admission,
     Backpressure,

@@ -7,8 +7,9 @@ from difflib import get_close_matches
 from typing import TypeVar
 
 from .document import EXACT, ROOT, shown
+from .limits import fits
 from .problems import PolicyError, Problem
-from .rules import broken_rules, fits
+from .rules import broken_rules
 from .spec import Kind, Section, Spec, specs
 from .tree import Policy
 
