@@ -3,17 +3,18 @@
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from console.config.env import stop
+from console.config.running import running_database
 
 from .base import BASE_DIR, ENV
 
 FAIRLANE_DATA_DIR = (BASE_DIR / ENV.text("FAIRLANE_DATA_DIR", "var")).resolve()
 
-DATABASE_URL = ENV.secret("DATABASE_URL")
+DATABASE_URL = ENV.secret("DATABASE_URL") or running_database(FAIRLANE_DATA_DIR)
 REDIS_URL = ENV.secret("REDIS_URL")
 
 
 def database(url: str) -> dict[str, object]:
-    """Django's settings for a ``postgresql://`` address; an empty one means libpq's own defaults."""
+    """Django's settings for a ``postgresql://`` address; empty means libpq's own defaults."""
     parts = urlsplit(url)
     if url and parts.scheme not in {"postgres", "postgresql"}:
         raise stop("DATABASE_URL", f"scheme {parts.scheme!r} is not postgresql")

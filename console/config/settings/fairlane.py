@@ -21,7 +21,14 @@ FAIRLANE_KEY_PEPPER = (
     ENV.secret("FAIRLANE_KEY_PEPPER") or kept_secret(FAIRLANE_DATA_DIR / "key_pepper")
 ).encode()
 
-DEFAULT_CIDRS = ("127.0.0.0/8", "::1/128", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+DEFAULT_CIDRS = (
+    "127.0.0.0/8",
+    "::1/128",
+    "10.0.0.0/8",
+    "172.16.0.0/12",
+    "192.168.0.0/16",
+    "fc00::/7",
+)
 
 
 def networks(names: list[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
