@@ -1,0 +1,96 @@
+"""Where everything meets: the only module that may import from every package."""
+
+import ipaddress
+import logging
+import time
+from functools import lru_cache
+
+from channels.layers import get_channel_layer
+from django import db
+from django.conf import settings
+from scheduler.addresses import allowed, check_url
+
+from metering.changes import ChangeListener
+from metering.core.facts import AccessSnapshot
+from metering.journal import Journal
+from metering.selectors.access import load_access
+from scheduler.core.fleet import FleetSnapshot
+from scheduler.core.policy import Policy
+from scheduler.runtime import Runtime
+from scheduler.selectors.fleet import load_fleet
+from scheduler.selectors.policy import load_policy
+
+log = logging.getLogger(__name__)
+
+
+class SystemClock:
+    """The machine's wall clock."""
+
+    def now(self) -> int:
+        """Nanoseconds since the epoch."""
+        return time.time_ns()
+
+
+class Database:
+    """Snapshots out of Postgres. Each read gives its connection back to the pool."""
+
+    def access(self) -> AccessSnapshot:
+        """Who may call."""
+        try:
+            return load_access()
+        finally:
+            db.connections.close_all()
+
+    def fleet(self) -> FleetSnapshot:
+        """Where requests may run."""
+        try:
+            return load_fleet()
+        finally:
+            db.connections.close_all()
+
+    def policy(self) -> tuple[int, Policy]:
+        """By which rules."""
+        try:
+            return load_policy()
+        finally:
+            db.connections.close_all()
+
+
+def address_allowed(address: str) -> bool:
+    """Whether a replica may have this IP address."""
+    try:
+        return allowed(ipaddress.ip_address(address), settings.FAIRLANE_REPLICA_CIDRS)
+    except ValueError:
+        return False
+
+
+def url_allowed(url: str) -> bool:
+    """Whether a replica may have this URL. Resolves names, so it may block."""
+    try:
+        check_url(url, settings.FAIRLANE_REPLICA_CIDRS)
+    except ValueError as error:
+        log.warning("replica address refused: %s", error)
+        return False
+    return True
+
+
+@lru_cache(maxsize=1)
+def runtime() -> Runtime:
+    """The process's scheduler and gateway, made when first asked for."""
+    layer = get_channel_layer()
+    assert layer is not None, "the settings define no channel layer"
+    database = Database()
+    return Runtime(
+        clock=SystemClock(),
+        credentials=database,
+        fleet=database,
+        policy=database,
+        changes=ChangeListener(),
+        usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
+        layer=layer,
+        pepper=settings.FAIRLANE_KEY_PEPPER,
+        max_body=settings.FAIRLANE_MAX_BODY_BYTES,
+        metrics_token=settings.METRICS_TOKEN,
+        address_allowed=address_allowed,
+        url_allowed=url_allowed,
+    )

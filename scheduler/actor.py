@@ -1,0 +1,211 @@
+"""The one task that owns the scheduler's state.
+
+Gateways post events and await what becomes of their calls; nothing else touches the
+state, so there are no locks. Events posted in one turn of the loop are stepped together
+in the next. Should a step raise, its request fails alone and the state is rebuilt from
+the calls that gateways hold.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+
+from metering.core.facts import AccessSnapshot
+from metering.core.gpu import GpuMeter
+
+from .calls import Call, Placed, Refusal
+from .core import events
+from .core.decisions import Dispatch, Reject, Trip, WakeAt
+from .core.events import Event, Fault
+from .core.fleet import FleetSnapshot
+from .core.policy import Policy
+from .core.state import State
+from .core.step import step
+from .core.ticket import Ticket
+from .ports import Clock
+from .stats import Stats
+
+log = logging.getLogger(__name__)
+
+
+class Scheduler:
+    """Inbox, core state, and the calls that are open. Lives on one event loop."""
+
+    def __init__(self, clock: Clock, stats: Stats) -> None:
+        self.stats = stats
+        self.state = State()
+        self.calls: dict[str, Call] = {}
+        self.on_trip: Callable[[str], None] = lambda name: None
+        self._clock = clock
+        self._inbox: deque[Event] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._draining = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._fleet: dict[str, events.ReplicaChanged] = {}
+        self._quotas: dict[str, events.QuotaChanged] = {}
+        self._meters: dict[tuple[str, int], GpuMeter] = {}
+
+    # What gateways call.
+
+    def open(self, ticket: Ticket) -> Call:
+        """Ask for a slot; the call's ``placed`` tells what became of it."""
+        call = Call(ticket, self)
+        self.calls[ticket.id] = call
+        self.post(events.Arrived(ticket))
+        return call
+
+    def failed(self, call: Call, fault: Fault) -> None:
+        """The call's attempt ended before any content: have another or be refused."""
+        self._leave(call)
+        call.renew()
+        self.post(events.Failed(call.ticket.id, call.attempt, fault))
+
+    def close(self, call: Call) -> float:
+        """The call is over, served or given up. Returns its GPU-seconds. Idempotent."""
+        if self.calls.pop(call.ticket.id, None) is None:
+            return call.gpu_seconds
+        self._leave(call)
+        if call.replica is None:
+            self.post(events.Cancelled(call.ticket.id))
+        else:
+            self.post(events.Finished(call.ticket.id, call.attempt))
+        return call.gpu_seconds
+
+    # What the rest of the process calls.
+
+    def set_policy(self, policy: Policy) -> None:
+        """Other rules from now on."""
+        self.post(events.PolicyChanged(policy))
+
+    def set_access(self, access: AccessSnapshot) -> None:
+        """Other limits from now on; only what differs is posted."""
+        for name, facts in access.businesses.items():
+            change = events.QuotaChanged(name, facts)
+            if self._quotas.get(name) != change:
+                self._quotas[name] = change
+                self.post(change)
+        for name in self._quotas.keys() - access.businesses.keys():
+            del self._quotas[name]
+            self.post(events.QuotaChanged(name, None))
+
+    def set_replica(self, change: events.ReplicaChanged) -> None:
+        """A replica is as told from now on."""
+        self._fleet[change.facts.name] = change
+        self.post(change)
+
+    def keep_replicas(self, fleet: FleetSnapshot) -> None:
+        """Drop the replicas that the fleet names no more."""
+        for name in self._fleet.keys() - fleet.replicas.keys():
+            del self._fleet[name]
+            self.post(events.ReplicaRemoved(name))
+
+    def post(self, event: Event) -> None:
+        """Put an event into the inbox; it is stepped in the loop's next turn."""
+        self._inbox.append(event)
+        if not self._draining:
+            self._draining = True
+            if self._loop is None:
+                self._loop = asyncio.get_running_loop()
+            self._loop.call_soon(self._drain)
+
+    # The owner of the state.
+
+    def _drain(self) -> None:
+        self._draining = False
+        while self._inbox:
+            event = self._inbox.popleft()
+            now = self._clock.now()
+            try:
+                decisions = step(self.state, event, now)
+            except Exception:  # a fault in the core must cost one request, not all of them
+                log.exception("scheduler step failed on %s; rebuilding", type(event).__name__)
+                self._rebuild(event)
+                continue
+            for decision in decisions:
+                self._carry_out(decision, now)
+            if isinstance(event, events.Failed) and event.request not in self.state.requests:
+                self._refuse(event.request, Refusal("upstream_error", 1.0))
+
+    def _carry_out(self, decision: Dispatch | Reject | Trip | WakeAt, now: int) -> None:
+        if isinstance(decision, Dispatch):
+            self._dispatch(decision, now)
+        elif isinstance(decision, Reject):
+            self._refuse(
+                decision.request, Refusal(decision.reason.value, decision.retry_after / 1e9)
+            )
+        elif isinstance(decision, WakeAt):
+            self._wake_at(decision.at, now)
+        else:
+            self.stats.tripped(decision.replica, now)
+            self.on_trip(decision.replica)
+
+    def _dispatch(self, decision: Dispatch, now: int) -> None:
+        call = self.calls.get(decision.request)
+        if call is None:
+            # Its caller left in this very turn: the Cancelled behind it frees the slot.
+            return
+        replica = self.state.replicas[decision.replica]
+        meter = self._meter(decision.replica, decision.generation, replica.facts.gpus)
+        call.meter, call.mark = meter, meter.join(now)
+        self.stats.dispatched(call.ticket, decision, now)
+        call.resolve(
+            Placed(replica.facts, decision.attempt, decision.generation, decision.waited, now)
+        )
+
+    def _refuse(self, request: str, refusal: Refusal) -> None:
+        call = self.calls.pop(request, None)
+        if call is not None:
+            call.resolve(refusal)
+
+    def _meter(self, name: str, generation: int, gpus: float) -> GpuMeter:
+        found = self._meters.get((name, generation))
+        if found is None:
+            for key in [k for k, m in self._meters.items() if k[0] == name and not m.running]:
+                del self._meters[key]
+            found = self._meters[name, generation] = GpuMeter(gpus)
+        return found
+
+    def _leave(self, call: Call) -> None:
+        if call.meter is not None:
+            call.gpu_seconds += call.meter.leave(call.mark, self._clock.now())
+            call.meter = None
+
+    def _wake_at(self, at: int, now: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        assert self._loop is not None
+        delay = max(0.0, (at - now) / 1e9)
+        self._timer = self._loop.call_later(delay, self.post, events.Tick())
+
+    def _rebuild(self, event: Event) -> None:
+        """Start anew from what is known outside the state that failed."""
+        culprit = self.calls.pop(_request_of(event), None)
+        if culprit is not None:
+            self._leave(culprit)
+            culprit.resolve(Refusal("internal_error", None))
+        pending = list(self._inbox)
+        self._inbox.clear()
+        self.state = State(policy=self.state.policy, now=self.state.now)
+        told: list[Event] = [*self._fleet.values(), *self._quotas.values()]
+        ahead = {_request_of(e) for e in pending if isinstance(e, events.Arrived)}
+        calls = sorted(self.calls.values(), key=lambda c: (c.replica is None, c.ticket.arrived))
+        told += [call.adoption() for call in calls if call.ticket.id not in ahead]
+        for item in (*told, *pending):
+            try:
+                decisions = step(self.state, item, self._clock.now())
+            except Exception:  # as above; what cannot be told is left out
+                log.exception("scheduler rebuild left out %s", type(item).__name__)
+                self._refuse(_request_of(item), Refusal("internal_error", None))
+                continue
+            for decision in decisions:
+                self._carry_out(decision, self._clock.now())
+
+
+def _request_of(event: Event) -> str:
+    """The id of the request that an event is about, or an empty string."""
+    if isinstance(event, events.Arrived | events.Adopted):
+        return event.ticket.id
+    if isinstance(event, events.Finished | events.Failed | events.Cancelled):
+        return event.request
+    return ""

@@ -1,0 +1,92 @@
+"""A gateway's hold on one request at the scheduler: the ticket, and what became of it."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from metering.core.gpu import GpuMeter
+
+from .core.events import Adopted, Fault
+from .core.fleet import ReplicaFacts
+from .core.ticket import Ticket
+
+if TYPE_CHECKING:
+    from .actor import Scheduler
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Run there now. ``waited`` is ns since arrival, ``at`` when it was decided (ns)."""
+
+    facts: ReplicaFacts
+    attempt: int
+    generation: int
+    waited: int
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Not served: the contract's reason code, and seconds to wait before trying again."""
+
+    reason: str
+    retry_after: float | None
+
+
+class Call:
+    """One request's ticket while a gateway holds it. The gateway is the truth about it:
+    from the calls alone the scheduler's state can be rebuilt."""
+
+    __slots__ = (
+        "_future",
+        "_scheduler",
+        "attempt",
+        "generation",
+        "gpu_seconds",
+        "mark",
+        "meter",
+        "replica",
+        "ticket",
+    )
+
+    def __init__(self, ticket: Ticket, scheduler: "Scheduler") -> None:
+        self.ticket = ticket
+        self.attempt = 0
+        self.generation = 0
+        self.replica: str | None = None
+        self.meter: GpuMeter | None = None
+        self.mark = 0.0
+        self.gpu_seconds = 0.0
+        self._scheduler = scheduler
+        self._future: asyncio.Future[Placed | Refusal] = asyncio.Future()
+
+    async def placed(self) -> Placed | Refusal:
+        """Wait for a slot or a refusal."""
+        return await self._future
+
+    async def failed(self, fault: Fault) -> Placed | Refusal:
+        """The attempt ended before any content; wait for another slot or a refusal."""
+        self._scheduler.failed(self, fault)
+        return await self._future
+
+    def close(self) -> float:
+        """Let go, whatever the state: frees the slot or the place in the queue. Returns
+        GPU-seconds. Safe to call twice."""
+        return self._scheduler.close(self)
+
+    def resolve(self, outcome: Placed | Refusal) -> None:
+        """Tell the waiter. A waiter that was cancelled meanwhile closes the call itself."""
+        if isinstance(outcome, Placed):
+            self.attempt, self.generation = outcome.attempt, outcome.generation
+            self.replica = outcome.facts.name
+        if not self._future.done():
+            self._future.set_result(outcome)
+
+    def renew(self) -> None:
+        """Wait anew: the attempt is over."""
+        self.replica = None
+        self._future = asyncio.Future()
+
+    def adoption(self) -> Adopted:
+        """The event that tells a state being rebuilt about this call."""
+        return Adopted(self.ticket, self.attempt, self.replica, self.generation)

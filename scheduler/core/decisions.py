@@ -1,0 +1,53 @@
+"""What the core wants done. The actor carries decisions out in order."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a request was refused: the contract's reason codes that the core gives."""
+
+    CONCURRENCY_EXCEEDED = "concurrency_exceeded"
+    QUEUE_FULL = "queue_full"
+    QUEUE_TIMEOUT = "queue_timeout"
+    NO_CAPACITY = "no_capacity"
+    UPSTREAM_ERROR = "upstream_error"
+    TENANT_SUSPENDED = "tenant_suspended"
+
+
+@dataclass(frozen=True, slots=True)
+class Dispatch:
+    """Run this attempt there, now. ``waited`` is ns since arrival."""
+
+    request: str
+    attempt: int
+    replica: str
+    generation: int
+    waited: int
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """The request ends here, unserved. ``retry_after`` is an estimate in ns."""
+
+    request: str
+    reason: Reason
+    retry_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Trip:
+    """Nothing more goes to the replica until a probe finds it well: probe it now."""
+
+    replica: str
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class WakeAt:
+    """Send a Tick at this time (ns), instead of at any time named before."""
+
+    at: int
+
+
+Decision = Dispatch | Reject | Trip | WakeAt

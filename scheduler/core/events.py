@@ -1,0 +1,112 @@
+"""What can happen. Each event names one request's attempt or one part of the world."""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from metering.core.facts import BusinessFacts
+
+from .fleet import PoolFacts, ReplicaFacts
+from .policy import Policy
+from .ticket import Ticket
+
+
+class Fault(Enum):
+    """Why an attempt ended before its first content byte."""
+
+    UNREACHABLE = "unreachable"  # refused, reset or timed out: the replica is suspect
+    BUSY = "busy"  # the engine said 429 or 503: no fault of the replica
+    ERROR = "error"  # the engine answered 5xx, or broke off
+
+
+@dataclass(frozen=True, slots=True)
+class Arrived:
+    """A request wants to run."""
+
+    ticket: Ticket
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A request that exists already, told to a state that is being rebuilt: it runs on
+    ``replica``, or waits (None) with ``attempt`` attempts behind it."""
+
+    ticket: Ticket
+    attempt: int
+    replica: str | None
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The attempt has ended and holds its slot no longer, whatever came of it."""
+
+    request: str
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The attempt ended before any content byte reached the caller; another may be tried."""
+
+    request: str
+    attempt: int
+    fault: Fault
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The caller has gone, wherever its request was."""
+
+    request: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaChanged:
+    """A replica is as told, from now on. A new ``generation`` is a new process under the
+    old name: its slots are free, and what still runs belongs to the old one."""
+
+    facts: ReplicaFacts
+    pool: PoolFacts
+    ready: bool
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaRemoved:
+    """A replica left the fleet; what runs there runs on."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyChanged:
+    """Other rules from now on; waiting requests keep their places."""
+
+    policy: Policy
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaChanged:
+    """A business's limits are as told; ``facts`` None: the business is gone."""
+
+    business: str
+    facts: BusinessFacts | None
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """Time has passed."""
+
+
+Event = (
+    Arrived
+    | Adopted
+    | Finished
+    | Failed
+    | Cancelled
+    | ReplicaChanged
+    | ReplicaRemoved
+    | PolicyChanged
+    | QuotaChanged
+    | Tick
+)

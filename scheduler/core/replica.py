@@ -1,0 +1,55 @@
+"""One generation of a replica, with our own count of what it holds."""
+
+from dataclasses import dataclass
+
+from .fleet import PoolFacts, ReplicaFacts
+
+BUSY_LEAST = 250_000_000
+BUSY_MOST = 8_000_000_000
+
+
+@dataclass(slots=True, eq=False)
+class Replica:
+    """``running`` requests and ``kv_used`` tokens are counted from the moment of dispatch,
+    never read from the engine, whose figures lag. ``picked`` is when it was last chosen (ns)."""
+
+    facts: ReplicaFacts
+    pool: PoolFacts
+    generation: int
+    ready: bool
+    running: int = 0
+    kv_used: int = 0
+    busy_until: int = 0
+    busy_for: int = 0
+    picked: int = 0
+
+    def takes(self, model: str, lane: int, level: int) -> bool:
+        """Whether it holds the model and its pool and bounds let this lane and level in."""
+        least, most = self.facts.levels
+        return model in self.facts.models and lane in self.pool.lanes and least <= level <= most
+
+    def serving(self) -> bool:
+        """Whether it takes new work at all."""
+        return self.ready and not self.facts.draining
+
+    def open(self, now: int) -> bool:
+        """Whether a slot may be given out now."""
+        return (
+            self.ready
+            and self.running < self.facts.slots
+            and not self.facts.draining
+            and self.busy_until <= now
+        )
+
+    def need(self, tokens: int) -> int:
+        """KV tokens to reserve: at most all there are, for the engine judges what is too long."""
+        return min(tokens, self.facts.kv_tokens) if self.facts.kv_tokens else 0
+
+    def fits(self, tokens: int) -> bool:
+        """Whether the KV cache has room beside what runs."""
+        return not self.facts.kv_tokens or self.kv_used + self.need(tokens) <= self.facts.kv_tokens
+
+    def hold_off(self, now: int) -> None:
+        """The engine said it is busy: leave it alone, twice as long each time in a row."""
+        self.busy_for = min(max(2 * self.busy_for, BUSY_LEAST), BUSY_MOST)
+        self.busy_until = now + self.busy_for

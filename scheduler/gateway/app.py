@@ -1,0 +1,238 @@
+"""The gateway's ASGI application: routes, small endpoints, and the sweep over open requests."""
+
+import asyncio
+import contextlib
+import hmac
+import ipaddress
+import logging
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import uuid_utils
+
+from metering.core.facts import AccessSnapshot
+from metering.core.usage import UsageRow
+from scheduler.actor import Scheduler
+from scheduler.core.fleet import FleetSnapshot
+from scheduler.core.policy import Policy
+from scheduler.ports import Clock, UsageSink
+from scheduler.stats import Stats
+
+from .asgi_types import JSON, Receive, Scope, Send, respond
+from .errors import GatewayError
+from .exchange import Exchange
+from .incoming import BodyBudget, Caller, authenticate, read_headers
+from .upstream import Upstream
+
+log = logging.getLogger(__name__)
+
+OPERATIONS = {
+    "/v1/chat/completions": "chat",
+    "/v1/completions": "text_completion",
+    "/v1/embeddings": "embeddings",
+}
+SWEEP_S = 0.25
+PREFIXES = ("/v1/", "/v2/", "/healthz", "/readyz", "/metrics", "/.well-known/jwks.json")
+
+
+class Gateway:
+    """Everything a request needs, held in memory; no database on the way."""
+
+    def __init__(
+        self,
+        *,
+        scheduler: Scheduler,
+        upstream: Upstream,
+        usage: UsageSink,
+        clock: Clock,
+        stats: Stats,
+        pepper: bytes,
+        max_body: int,
+        metrics_token: str,
+    ) -> None:
+        self.scheduler = scheduler
+        self.upstream = upstream
+        self.usage = usage
+        self.clock = clock
+        self.stats = stats
+        self.pepper = pepper
+        self.bodies = BodyBudget(max_body, 16 * max_body)
+        self.access = AccessSnapshot()
+        self.fleet = FleetSnapshot()
+        self.policy = Policy()
+        self.policy_version = 0
+        self.ready = False
+        self.stopping = False
+        self.exchanges: set[Exchange] = set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.before_metrics: Callable[[], None] = lambda: None
+        self._metrics_token = metrics_token
+        self._sweeper: asyncio.Task[None] | None = None
+        self._routes: dict[tuple[str, str], Callable[[Scope, Send], Awaitable[None]]] = {
+            ("GET", "/healthz"): self._healthz,
+            ("GET", "/readyz"): self._readyz,
+            ("GET", "/metrics"): self._metrics,
+            ("GET", "/v1/models"): self._models,
+        }
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one HTTP request."""
+        path, method = scope["path"], scope["method"]
+        operation = OPERATIONS.get(path)
+        try:
+            if operation is not None and method == "POST":
+                await self._inference(scope, receive, send, operation)
+                return
+            route = self._routes.get((method, path))
+            if route is not None:
+                await route(scope, send)
+                return
+            if operation is not None or any(known == path for _, known in self._routes):
+                raise GatewayError("method_not_allowed", f"{method} is not allowed here.")
+            if path.startswith("/v1/models/") and method == "GET":
+                await self._model(scope, send, path.removeprefix("/v1/models/"))
+                return
+            raise GatewayError("not_found", f"Unknown path: {method} {path[:200]}")
+        except GatewayError as error:
+            await respond(send, error.status, error.body(), [JSON, *error.headers()])
+
+    async def start(self) -> None:
+        """Begin the sweep. The loop must run."""
+        await self.upstream.start()
+        self._sweeper = asyncio.create_task(self._sweep(), name="gateway sweep")
+
+    async def stop(self, grace: float) -> None:
+        """Refuse what comes and what waits, let running requests end within ``grace`` seconds."""
+        self.drain()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(grace):
+                await self._idle.wait()
+        for exchange in list(self.exchanges):
+            exchange.interrupt("shutting_down")
+        await self._idle.wait()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        await self.upstream.close()
+
+    def drain(self) -> None:
+        """Readiness off; what waits for a slot is told to come back."""
+        self.stopping = True
+        for exchange in list(self.exchanges):
+            if exchange.call is None or exchange.call.replica is None:
+                exchange.interrupt("shutting_down")
+
+    def _authenticate(self, scope: Scope) -> Caller:
+        incoming = read_headers(scope["headers"])
+        return authenticate(incoming, self.access, self.pepper, self.clock.now())
+
+    async def _inference(self, scope: Scope, receive: Receive, send: Send, operation: str) -> None:
+        received = self.clock.now()
+        incoming = read_headers(scope["headers"])
+        caller = authenticate(incoming, self.access, self.pepper, received)
+        if self.stopping:
+            raise GatewayError("shutting_down", retry_after=1.0)
+        row = UsageRow(
+            id=str(uuid_utils.uuid7()),
+            business=caller.business.name,
+            key_prefix=caller.key.prefix,
+            operation=operation,
+            received=received,
+            client_request_id=incoming.request_id,
+            trace_id=incoming.trace_id,
+        )
+        exchange = Exchange(self, incoming, caller, operation, row, receive, send)
+        self.exchanges.add(exchange)
+        self._idle.clear()
+        try:
+            await exchange.run()
+        finally:
+            self.exchanges.discard(exchange)
+            if not self.exchanges:
+                self._idle.set()
+
+    async def _sweep(self) -> None:
+        """Comments on streams that wait, and an end to attempts that have gone silent."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(SWEEP_S)
+            now = loop.time()
+            limits = self.policy.failover
+            for exchange in list(self.exchanges):
+                if exchange.waits:
+                    self._keep_alive(exchange, now)
+                attempt, call = exchange.attempt, exchange.call
+                if attempt is not None and call is not None and call.replica is not None:
+                    limit = limits.idle_ms if exchange.row.first_byte else limits.first_byte_ms
+                    if now - attempt.touched > limit / 1000:
+                        exchange.interrupt("upstream_timeout")
+
+    def _keep_alive(self, exchange: Exchange, now: float) -> None:
+        reply = exchange.reply
+        if reply.started:
+            due = now - reply.commented >= self.policy.keepalive_s - 2 * SWEEP_S
+        else:
+            due = now - exchange.began >= self.policy.header_hold_s
+        if due:
+            reply.comment(f"waiting in {exchange.row.lane}", now)
+
+    async def _healthz(self, scope: Scope, send: Send) -> None:
+        await respond(send, 200, b'{"status":"ok"}')
+
+    async def _readyz(self, scope: Scope, send: Send) -> None:
+        ready = self.ready and not self.stopping
+        body = msgspec.json.encode(
+            {
+                "status": "ready" if ready else "stopping" if self.stopping else "starting",
+                "access": self.access.version,
+                "fleet": self.fleet.version,
+                "policy": self.policy_version,
+            }
+        )
+        await respond(send, 200 if ready else 503, body)
+
+    async def _metrics(self, scope: Scope, send: Send) -> None:
+        """From loopback, or with the token."""
+        given = ""
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                given = value.decode("latin-1").removeprefix("Bearer ").strip()
+        token = self._metrics_token
+        by_token = bool(token) and hmac.compare_digest(given.encode(), token.encode())
+        if not by_token and not _is_loopback(scope):
+            raise GatewayError("not_found", "Unknown path: GET /metrics")
+        self.before_metrics()
+        kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
+        await respond(send, 200, self.stats.metrics.text(), [kind])
+
+    async def _models(self, scope: Scope, send: Send) -> None:
+        caller = self._authenticate(scope)
+        data = [self._entry(name) for name in sorted(self.fleet.models) if _may(caller, name)]
+        await respond(send, 200, msgspec.json.encode({"object": "list", "data": data}))
+
+    async def _model(self, scope: Scope, send: Send, name: str) -> None:
+        caller = self._authenticate(scope)
+        if name not in self.fleet.models or not _may(caller, name):
+            raise GatewayError(
+                "model_not_found", f"The model '{name}' does not exist.", param="model"
+            )
+        await respond(send, 200, msgspec.json.encode(self._entry(name)))
+
+    @staticmethod
+    def _entry(name: str) -> dict[str, object]:
+        return {"id": name, "object": "model", "created": 0, "owned_by": "fairlane"}
+
+
+def _may(caller: Caller, model: str) -> bool:
+    return caller.business.models is None or model in caller.business.models
+
+
+def _is_loopback(scope: Scope) -> bool:
+    """Whether the peer is this machine; a proxy's forwarding headers prove the contrary."""
+    if any(name in (b"x-forwarded-for", b"forwarded") for name, _ in scope["headers"]):
+        return False
+    client = scope.get("client")
+    try:
+        return bool(client) and ipaddress.ip_address(client[0]).is_loopback
+    except ValueError:
+        return False

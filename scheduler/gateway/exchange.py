@@ -1,0 +1,268 @@
+"""One request from the caller's first byte to its usage row."""
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from metering.core.facts import LANES
+from metering.core.usage import UsageRow
+from scheduler.calls import Call, Placed, Refusal
+from scheduler.core.classify import Claim, Classification, classify, tier_claim
+from scheduler.core.ticket import Ticket
+
+from .asgi_types import Receive, Send
+from .errors import GatewayError
+from .incoming import Caller, Incoming, check_body, check_tag, read_body
+from .payload import Payload, parse
+from .relay import Attempt, StreamBrokenError, broken_error
+from .reply import Reply
+from .upstream import AttemptFailedError
+from .usage import Usage
+
+if TYPE_CHECKING:
+    from .app import Gateway
+
+log = logging.getLogger(__name__)
+
+GONE = "client_disconnect"
+
+
+class Exchange:
+    """One authenticated inference request. ``run`` ends with exactly one usage row."""
+
+    def __init__(
+        self,
+        gateway: "Gateway",
+        incoming: Incoming,
+        caller: Caller,
+        operation: str,
+        row: UsageRow,
+        receive: Receive,
+        send: Send,
+    ) -> None:
+        self.gateway = gateway
+        self.incoming = incoming
+        self.caller = caller
+        self.operation = operation
+        self.row = row
+        self.reply = Reply(send, self._headers)
+        self.call: Call | None = None
+        self.attempt: Attempt | None = None
+        self.payload: Payload | None = None
+        self.began = asyncio.get_running_loop().time()
+        self._receive = receive
+        self._usage = Usage()
+        self._content = False
+        self._interrupt: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._booked = 0
+
+    @property
+    def waits(self) -> bool:
+        """Whether a stream's caller has seen no content yet."""
+        return self.payload is not None and self.payload.stream and not self._content
+
+    async def run(self) -> None:
+        """Serve the request; whatever happens, free what it held and write its row."""
+        self._task = asyncio.current_task()
+        watcher: asyncio.Task[None] | None = None
+        try:
+            payload = await self._accept()
+            if payload is None:
+                self._interrupt = GONE
+                raise asyncio.CancelledError
+            watcher = asyncio.create_task(self._watch())
+            await self._serve(payload)
+        except asyncio.CancelledError:
+            await self._interrupted()
+        except StreamBrokenError as broken:
+            await self._fail(broken_error(str(broken)))
+        except GatewayError as error:
+            await self._fail(error)
+        finally:
+            self._task = None
+            if watcher is not None:
+                watcher.cancel()
+            self.gateway.bodies.give_back(self._booked)
+            self._account()
+
+    def interrupt(self, reason: str) -> None:
+        """End the request from outside: the caller left, time is up, or the gateway stops."""
+        if self._task is not None and self._interrupt is None:
+            self._interrupt = reason
+            self._task.cancel()
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.interrupt(GONE)
+
+    async def _interrupted(self) -> None:
+        if self._interrupt is None:
+            raise asyncio.CancelledError
+        if self._task is not None:
+            self._task.uncancel()
+        if self._interrupt == GONE:
+            self.row.status = GONE
+            self.row.http_status = self.reply.status
+        else:
+            await self._fail(GatewayError(self._interrupt, retry_after=1.0))
+
+    async def _accept(self) -> Payload | None:
+        """Read and check the body; None where the caller left before it was whole."""
+        gateway, incoming = self.gateway, self.incoming
+        check_body(incoming, gateway.bodies)
+        self._booked = gateway.bodies.take(incoming.length or 0)
+        body = await read_body(self._receive, gateway.bodies.most_body)
+        if body is None:
+            return None
+        if incoming.length is None:
+            self._booked = gateway.bodies.take(len(body))
+        self.row.bytes_in = len(body)
+        payload = parse(body, self.operation)
+        self.payload = payload
+        self.row.requested_model = payload.model
+        self.row.stream = payload.stream
+        return payload
+
+    def _classify(self, payload: Payload) -> Classification:
+        """Level and lane. Raises 403 and 404."""
+        gateway, business, row = self.gateway, self.caller.business, self.row
+        check_tag(self.incoming, business)
+        model = gateway.fleet.models.get(payload.model)
+        if model is None:
+            raise GatewayError(
+                "model_not_found", f"The model '{payload.model}' does not exist.", param="model"
+            )
+        if business.models is not None and payload.model not in business.models:
+            raise GatewayError(
+                "model_not_allowed", f"This key may not use '{payload.model}'.", param="model"
+            )
+        claim = self._claim(payload)
+        found = classify(
+            business,
+            model,
+            gateway.policy,
+            ceiling=self.caller.ceiling,
+            claim=claim,
+            realtime=self.incoming.realtime,
+        )
+        row.claimed, row.base_level = claim.text, found.base_level
+        row.level, row.lane = found.level, LANES[found.lane]
+        if found.escalation:
+            gateway.stats.metrics.escalation(business.name)
+            if gateway.policy.classification.on_escalation == "refuse":
+                raise GatewayError(
+                    "priority_not_allowed",
+                    f"This key may claim {LANES[self.caller.ceiling]} at most.",
+                    param="priority",
+                )
+        return found
+
+    def _claim(self, payload: Payload) -> Claim:
+        """The header's claim, else the body's service tier."""
+        return self.incoming.claim if self.incoming.claim.text else tier_claim(payload.service_tier)
+
+    async def _serve(self, payload: Payload) -> None:
+        found = self._classify(payload)
+        ticket = Ticket(
+            id=self.row.id,
+            business=self.caller.business.name,
+            model=payload.model,
+            lane=found.lane,
+            level=found.level,
+            arrived=self.row.received,
+            tokens=payload.tokens,
+        )
+        call = self.call = self.gateway.scheduler.open(ticket)
+        outcome = await call.placed()
+        while isinstance(outcome, Placed):
+            try:
+                await self._try(outcome, payload, found.level)
+                return
+            except AttemptFailedError as failure:
+                log.warning(
+                    "attempt %d of %s failed: %s", outcome.attempt, self.row.id, failure.detail
+                )
+                outcome = await call.failed(failure.fault)
+                if isinstance(outcome, Refusal) and outcome.reason == "upstream_error":
+                    raise GatewayError(failure.reason) from failure
+        raise GatewayError(outcome.reason, retry_after=outcome.retry_after)
+
+    async def _try(self, placed: Placed, payload: Payload, level: int) -> None:
+        """One attempt on one replica."""
+        row, facts = self.row, placed.facts
+        row.attempts = placed.attempt
+        row.dispatched = row.dispatched or placed.at
+        row.queue_wait_ms = placed.waited / 1e6
+        row.replica = facts.name
+        attempt = Attempt(placed, payload, self.operation, self._usage, self.reply)
+        attempt.on_content = self._content_out
+        attempt.touched = asyncio.get_running_loop().time()
+        row.served_model = attempt.served
+        self.attempt = attempt
+        response = await self.gateway.upstream.post(
+            facts,
+            attempt.adapter,
+            self.operation,
+            attempt.body(level),
+            attempt_id=f"{row.id}-{placed.attempt}",
+            trace=self.incoming.trace,
+            limits=self.gateway.policy.failover,
+        )
+        try:
+            row.http_status, row.reason = await attempt.carry(response)
+            row.status = "ok" if row.http_status == 200 else "client_error"
+        finally:
+            # Closing tells the engine to stop; a connection read to its end is kept.
+            response.close() if not response.content.at_eof() else response.release()
+
+    def _content_out(self) -> None:
+        self._content = True
+        self.row.first_byte = self.gateway.clock.now()
+
+    async def _fail(self, error: GatewayError) -> None:
+        row = self.row
+        row.reason = error.code
+        row.status = STATUS_OF.get(error.code, "client_error" if error.status < 429 else "refused")
+        await self.reply.fail(error)
+        row.http_status = self.reply.status
+
+    def _headers(self) -> list[tuple[bytes, bytes]]:
+        row = self.row
+        found = [(b"x-request-id", row.id.encode())]
+        if row.client_request_id:
+            found.append((b"x-client-request-id", row.client_request_id.encode()))
+        if row.lane:
+            found.append((b"x-lane", row.lane.encode()))
+            found.append((b"x-priority-level", str(row.level).encode()))
+        if row.replica:
+            found.append((b"x-queue-wait-ms", str(round(row.queue_wait_ms)).encode()))
+            found.append((b"x-replica", row.replica.encode()))
+        return found
+
+    def _account(self) -> None:
+        """Close the call and write the row down. Nothing produced costs nothing."""
+        row, usage, attempt = self.row, self._usage, self.attempt
+        if self.call is not None:
+            row.gpu_seconds = self.call.close()
+        row.finished = self.gateway.clock.now()
+        row.bytes_out = self.reply.bytes_out
+        if usage.reported:
+            row.prompt_tokens, row.cached_tokens = usage.prompt, usage.cached
+            row.completion_tokens = usage.completion
+        elif attempt is not None and (row.status == "ok" or attempt.tokens):
+            row.prompt_tokens = attempt.payload.prompt_tokens
+            row.completion_tokens = attempt.tokens
+            row.estimated = True
+        self.gateway.stats.finished(row)
+        self.gateway.usage.append(row)
+
+
+STATUS_OF = {
+    "queue_timeout": "queue_timeout",
+    "upstream_error": "upstream_error",
+    "upstream_timeout": "upstream_timeout",
+    "shutting_down": "shutting_down",
+    "internal_error": "internal_error",
+}

@@ -1,0 +1,127 @@
+"""Request bodies: checked, read as far as Fairlane must, and changed only where it must.
+
+Values stay raw JSON: what Fairlane does not know passes through byte for byte, numbers of
+any size included. A body in which nothing has to change goes on as it came.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from .errors import GatewayError
+
+Fields = dict[str, msgspec.Raw]
+
+# What each operation needs beside "model".
+REQUIRED = {
+    "chat": ("messages",),
+    "text_completion": ("prompt",),
+    "embeddings": ("input",),
+}
+COUNTS = ("max_tokens", "max_completion_tokens", "n", "best_of")
+BYTES_PER_TOKEN = 4
+OUTPUT_GUESS = 512
+
+_decode_fields = msgspec.json.Decoder(Fields).decode
+_encode = msgspec.json.Encoder().encode
+
+
+@dataclass(slots=True)
+class Payload:
+    """A checked body. Tokens are estimates: prompt bytes / 4, output as asked for."""
+
+    raw: bytes
+    fields: Fields
+    model: str
+    stream: bool = False
+    include_usage: bool = False
+    service_tier: str = ""
+    prompt_tokens: int = 0
+    output_tokens: int = 0
+    choices: int = 1
+    keys: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def tokens(self) -> int:
+        """KV tokens the request may come to hold."""
+        return self.prompt_tokens + self.output_tokens * self.choices
+
+    def rewritten(self, changes: dict[str, Any], *, without: tuple[str, ...] = ()) -> bytes:
+        """The body with some top-level fields set and some left out; the rest untouched.
+
+        A key given twice is sent once, as the last value: whoever reads it next must not
+        see another value than the one that was checked.
+        """
+        kept = {name: value for name, value in self.fields.items() if name not in without}
+        if len(kept) == len(self.fields) and not changes and self._unambiguous():
+            return self.raw
+        merged: dict[str, Any] = {**kept, **changes}
+        return _encode(merged)
+
+    def _unambiguous(self) -> bool:
+        return self.raw.count(b'"model"') <= 1
+
+
+def invalid(message: str, param: str | None = None) -> GatewayError:
+    """A 400 that names the field."""
+    return GatewayError("invalid_request", message, param=param)
+
+
+def _value(fields: Fields, name: str, kind: type, what: str) -> Any:
+    """A field of the JSON type ``kind``; None where absent or null."""
+    raw = fields.get(name)
+    if raw is None:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=kind | None, strict=True)
+    except (msgspec.ValidationError, msgspec.DecodeError):
+        raise invalid(f"'{name}' must be {what}.", name) from None
+
+
+def _count(fields: Fields, name: str) -> int | None:
+    value: int | None = _value(fields, name, int, "a whole number")
+    if value is not None and value < 0:
+        raise invalid(f"'{name}' must not be negative.", name)
+    return value
+
+
+def parse(body: bytes, operation: str) -> Payload:
+    """Check a JSON body for one operation.
+
+    Raises GatewayError (400) naming what is wrong; unknown fields are nobody's business.
+    """
+    try:
+        fields = _decode_fields(body)
+    except msgspec.ValidationError:
+        raise invalid("The body must be a JSON object.") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise invalid(f"The body is not valid JSON: {reason}") from None
+    model = _value(fields, "model", str, "a string")
+    if not model:
+        raise invalid("You must provide a 'model'.", "model")
+    for name in REQUIRED[operation]:
+        if name not in fields or memoryview(fields[name]) == b"null":
+            raise invalid(f"You must provide '{name}'.", name)
+    if operation == "chat" and memoryview(fields["messages"])[0] != ord("["):
+        raise invalid("'messages' must be an array.", "messages")
+    counts = {name: _count(fields, name) for name in COUNTS if name in fields}
+    options = _value(fields, "stream_options", dict, "an object") or {}
+    include = options.get("include_usage")
+    if include is not None and not isinstance(include, bool):
+        raise invalid("'stream_options.include_usage' must be true or false.", "stream_options")
+    prompt = sum(memoryview(fields[name]).nbytes for name in REQUIRED[operation])
+    output = counts.get("max_completion_tokens") or counts.get("max_tokens")
+    return Payload(
+        raw=body,
+        fields=fields,
+        model=model,
+        stream=bool(_value(fields, "stream", bool, "true or false")) and operation != "embeddings",
+        include_usage=bool(include),
+        service_tier=_value(fields, "service_tier", str, "a string") or "",
+        prompt_tokens=max(1, prompt // BYTES_PER_TOKEN),
+        output_tokens=0 if operation == "embeddings" else (output or OUTPUT_GUESS),
+        choices=max(1, counts.get("n") or 1, counts.get("best_of") or 1),
+        keys=frozenset(fields),
+    )

@@ -1,0 +1,179 @@
+"""One attempt: a request sent to a replica, its answer carried to the caller."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from scheduler.calls import Placed
+from scheduler.core.events import Fault
+from scheduler.engines import Engine, engine
+
+from .answer import MOST_ANSWER_BYTES, Assembler, client_error, error_message, read_plain
+from .errors import GatewayError
+from .payload import Payload
+from .reply import Reply
+from .sse import FINISH, EventTooLongError, Tap, model_renamer
+from .upstream import AttemptFailedError
+from .usage import Usage
+
+PASSED_ON = frozenset({400, 413, 422})
+BUSY = frozenset({429, 503})
+MOST_ERROR_BYTES = 1024 * 1024
+# What a plain answer put together from a stream could not show rightly.
+NOT_ASSEMBLED = frozenset({"logprobs", "top_logprobs", "prompt_logprobs", "best_of", "echo"})
+
+_options = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+class StreamBrokenError(Exception):
+    """The replica broke off after content had gone out."""
+
+
+@dataclass(slots=True)
+class Attempt:
+    """What is sent, and what came back so far. ``touched`` is loop time of the last byte."""
+
+    placed: Placed
+    payload: Payload
+    operation: str
+    usage: Usage
+    reply: Reply
+    adapter: Engine = field(init=False)
+    served: str = field(init=False)
+    streamed: bool = field(init=False)
+    tokens: int = 0
+    touched: float = 0.0
+    sent: bool = False
+    on_content: Callable[[], None] = lambda: None
+
+    def __post_init__(self) -> None:
+        facts, payload = self.placed.facts, self.payload
+        self.adapter = engine(facts.engine)
+        self.served = facts.models.get(payload.model, payload.model)
+        self.streamed = payload.stream or (
+            not self.adapter.aborts_plain
+            and self.operation != "embeddings"
+            and payload.choices == 1
+            and not payload.keys & NOT_ASSEMBLED
+        )
+
+    def body(self, level: int) -> bytes:
+        """The body for this replica."""
+        payload, facts = self.payload, self.placed.facts
+        changes: dict[str, Any] = self.adapter.changes(
+            served=self.served,
+            public=payload.model,
+            level=level if facts.engine_priority else None,
+        )
+        if self.streamed and not payload.stream:
+            changes["stream"] = True
+        if self.streamed and not payload.include_usage:
+            given = payload.fields.get("stream_options")
+            known: dict[str, Any] = {}
+            if given is not None and memoryview(given) != b"null":
+                known = dict(_options(given))
+            changes["stream_options"] = {**known, "include_usage": True}
+        without = ("priority",) if "priority" in payload.keys and "priority" not in changes else ()
+        return payload.rewritten(changes, without=without)
+
+    async def carry(self, response: aiohttp.ClientResponse) -> tuple[int, str]:
+        """Carry the answer over. Returns its status and, for a 4xx, the reason code.
+
+        Raises AttemptFailedError before any content, StreamBrokenError after.
+        """
+        status = response.status
+        if status == 200:
+            kind = response.headers.get("Content-Type", "")
+            if kind.startswith("text/event-stream"):
+                await self._stream(response)
+            else:
+                await self._plain(response)
+            return 200, ""
+        body = await self._read(response, MOST_ERROR_BYTES)
+        if status in PASSED_ON:
+            shown, reason = client_error(body, self.served, self.payload.model)
+            await self.reply.plain(status, shown, [(b"x-fairlane-reason", reason.encode())])
+            return status, reason
+        fault = Fault.BUSY if status in BUSY else Fault.ERROR
+        raise AttemptFailedError(fault, "upstream_error", f"the model server answered {status}")
+
+    async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
+        parts, size = [], 0
+        try:
+            while chunk := await response.content.readany():
+                parts.append(chunk)
+                size += len(chunk)
+                if size > most:
+                    raise AttemptFailedError(
+                        Fault.ERROR, "upstream_error", "the answer is too long"
+                    )
+        except (aiohttp.ClientError, OSError) as error:
+            raise AttemptFailedError(Fault.ERROR, "upstream_error", "broke off") from error
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _plain(self, response: aiohttp.ClientResponse) -> None:
+        body = await self._read(response, MOST_ANSWER_BYTES)
+        shown = read_plain(body, self.usage, self.served, self.payload.model)
+        self.on_content()
+        await self.reply.plain(200, shown)
+
+    async def _stream(self, response: aiohttp.ClientResponse) -> None:
+        payload = self.payload
+        assembler = None if payload.stream else Assembler(self.operation)
+        tap = Tap(
+            self.usage,
+            show_usage=payload.include_usage or assembler is not None,
+            rename=model_renamer(self.served, payload.model),
+        )
+        try:
+            last = await self._pump(response, tap, assembler)
+        except EventTooLongError:
+            raise self._broken("an event of the model server is too long") from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._broken("the model server broke off") from error
+        if tap.error is not None:
+            message = error_message(tap.error, self.served, payload.model)
+            raise self._broken(message or "the model server failed")
+        if not (tap.done or self.usage.reported or FINISH.search(last)):
+            raise self._broken("the model server's stream ended early")
+        if assembler is None:
+            await self.reply.end()
+        else:
+            self.on_content()
+            await self.reply.plain(200, assembler.body())
+
+    async def _pump(
+        self, response: aiohttp.ClientResponse, tap: Tap, assembler: Assembler | None
+    ) -> bytes:
+        """Move events until the stream is done; returns the last that were moved."""
+        clock, reply, last = asyncio.get_running_loop().time, self.reply, b""
+        while not tap.done and (chunk := await response.content.readany()):
+            self.touched = clock()
+            events = tap.feed(chunk)
+            self.tokens = tap.tokens
+            if not events:
+                continue
+            last = events
+            if assembler is not None:
+                assembler.feed(events)
+                continue
+            if not self.sent and b"data:" in events:
+                self.sent = True
+                self.on_content()
+            await reply.event(events)
+        return last
+
+    def _broken(self, detail: str) -> Exception:
+        """Another replica may try while nothing has gone out; later only an error is left."""
+        if self.sent:
+            return StreamBrokenError(detail)
+        return AttemptFailedError(Fault.ERROR, "upstream_error", detail)
+
+
+def broken_error(detail: str) -> GatewayError:
+    """The in-band error of a stream that broke."""
+    return GatewayError("upstream_error", f"The answer could not be completed: {detail}.")

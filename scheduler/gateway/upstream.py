@@ -1,0 +1,163 @@
+"""Calls to model servers: one HTTP client, outgoing headers from a list, no surprises.
+
+Nothing of the caller's headers goes through but what is named here. Redirects are not
+followed, cookies not kept, nothing is retried, and each address is checked when a
+connection is made, so that a name that later resolves elsewhere leads nowhere.
+"""
+
+import asyncio
+import io
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiohttp.abc import AbstractResolver, ResolveResult
+from yarl import URL
+
+from scheduler.core.events import Fault
+from scheduler.core.fleet import ReplicaFacts
+from scheduler.core.policy import Failover
+from scheduler.engines import Engine
+
+log = logging.getLogger(__name__)
+
+# Shorter than the servers' own (5 s), so that none closes a connection we just chose.
+KEEPALIVE_S = 3.0
+LARGE_BODY = 512 * 1024
+READ_BUFFER = 256 * 1024
+
+
+class AttemptFailedError(Exception):
+    """An attempt that ended before any content; ``reason`` is the contract's code."""
+
+    def __init__(self, fault: Fault, reason: str, detail: str) -> None:
+        super().__init__(detail)
+        self.fault = fault
+        self.reason = reason
+        self.detail = detail
+
+
+class CheckedResolver(AbstractResolver):
+    """Resolves names, and gives back only addresses that replicas may live at."""
+
+    def __init__(self, allowed: Callable[[str], bool]) -> None:
+        self._inner = aiohttp.ThreadedResolver()
+        self._allowed = allowed
+
+    async def resolve(self, host: str, port: int = 0, family: int = 0) -> list[ResolveResult]:
+        """Addresses of a host. Raises OSError when none of them is allowed."""
+        found = await self._inner.resolve(host, port, family=family)  # type: ignore[arg-type]
+        kept = [entry for entry in found if self._allowed(entry["host"])]
+        if not kept:
+            raise OSError(f"{host} resolves to no address that replicas may have")
+        return kept
+
+    async def close(self) -> None:
+        """Let go of the inner resolver."""
+        await self._inner.close()
+
+
+class Upstream:
+    """The client of the data path. ``allowed`` judges an IP address in text form."""
+
+    def __init__(self, allowed: Callable[[str], bool]) -> None:
+        self._allowed = allowed
+        self._session: aiohttp.ClientSession | None = None
+        self._urls: dict[tuple[str, str], URL] = {}
+        self._tokens: dict[str, tuple[float, str]] = {}
+
+    async def start(self) -> None:
+        """Open the client on the running loop."""
+        connector = aiohttp.TCPConnector(
+            # Slots bound what is sent; a second bound here could only misreport a full pool.
+            limit=0,
+            resolver=CheckedResolver(self._allowed),
+            keepalive_timeout=KEEPALIVE_S,
+            ttl_dns_cache=30,
+        )
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=READ_BUFFER,
+            trust_env=False,
+            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._session is not None:
+            await self._session.close()
+
+    async def post(
+        self,
+        facts: ReplicaFacts,
+        adapter: Engine,
+        operation: str,
+        body: bytes,
+        *,
+        attempt_id: str,
+        trace: list[tuple[str, str]],
+        limits: Failover,
+    ) -> aiohttp.ClientResponse:
+        """Send an attempt and wait for the response's head; the caller must close it.
+
+        Raises AttemptFailedError where the replica could not be reached or broke off before
+        it answered. Time limits after the connection are the caller's matter.
+        """
+        assert self._session is not None
+        headers = {
+            "Content-Type": "application/json",
+            "Accept": "*/*",
+            "Accept-Encoding": "identity",
+            "X-Request-Id": attempt_id,
+        }
+        headers.update(trace)
+        if facts.token_file:
+            headers["Authorization"] = f"Bearer {self._token(facts.token_file)}"
+        if not adapter.reuses_connections:
+            headers["Connection"] = "close"
+        connect_s = limits.connect_ms / 1000
+        try:
+            return await self._session.post(
+                self._url(facts.url, adapter.path(operation)),
+                data=io.BytesIO(body) if len(body) > LARGE_BODY else body,
+                headers=headers,
+                allow_redirects=False,
+                timeout=aiohttp.ClientTimeout(total=None, sock_connect=connect_s),
+            )
+        except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError, OSError) as error:
+            raise AttemptFailedError(
+                Fault.UNREACHABLE, "upstream_error", f"{facts.name} cannot be reached"
+            ) from error
+        except (aiohttp.ClientError, asyncio.IncompleteReadError, ValueError) as error:
+            raise AttemptFailedError(
+                Fault.ERROR, "upstream_error", f"{facts.name} broke off before answering"
+            ) from error
+
+    def _url(self, base: str, path: str) -> URL:
+        found = self._urls.get((base, path))
+        if found is None:
+            found = self._urls[base, path] = URL(base.rstrip("/") + path, encoded=True)
+        host = found.raw_host or ""
+        # The resolver sees names only: a literal address is checked here.
+        if (host[:1].isdigit() or ":" in host) and not self._allowed(host):
+            raise AttemptFailedError(
+                Fault.UNREACHABLE, "upstream_error", f"{urlsplit(base).hostname} is not allowed"
+            )
+        return found
+
+    def _token(self, path: str) -> str:
+        """The replica's own credential, read again when its file changes."""
+        try:
+            changed = Path(path).stat().st_mtime
+            known = self._tokens.get(path)
+            if known is None or known[0] != changed:
+                known = (changed, Path(path).read_text(encoding="utf-8").strip())
+                self._tokens[path] = known
+        except OSError as error:
+            raise AttemptFailedError(
+                Fault.ERROR, "upstream_error", "the replica's token file cannot be read"
+            ) from error
+        return known[1]

@@ -1,0 +1,58 @@
+"""Token counts as engines report them."""
+
+from dataclasses import dataclass
+
+import msgspec
+
+
+class Details(msgspec.Struct):
+    """Of the prompt tokens, those found in the prefix cache."""
+
+    cached_tokens: int | None = None
+
+
+class Reported(msgspec.Struct):
+    """The ``usage`` object of an answer, as far as Fairlane reads it."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    prompt_tokens_details: Details | None = None
+
+
+class Answer(msgspec.Struct):
+    """The fields of a plain answer or a stream's event that Fairlane looks at."""
+
+    model: str | None = None
+    usage: Reported | None = None
+    choices: list[msgspec.Raw] | None = None
+    error: msgspec.Raw | None = None
+
+
+read_answer = msgspec.json.Decoder(Answer).decode
+
+
+@dataclass(slots=True)
+class Usage:
+    """Tokens of one request. The last snapshot that says anything wins, never a sum."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    reported: bool = False
+
+    def take(self, reported: Reported | None) -> None:
+        """Take a snapshot over; zeros and absent figures never replace real ones."""
+        if reported is None:
+            return
+        prompt = reported.prompt_tokens or 0
+        completion = reported.completion_tokens or 0
+        if prompt <= 0 and completion <= 0:
+            return
+        self.prompt = max(prompt, 0) or self.prompt
+        self.completion = max(completion, 0) or self.completion
+        details = reported.prompt_tokens_details
+        if details is not None and details.cached_tokens:
+            self.cached = details.cached_tokens
+        # More cached than prompted cannot be: a faulty engine must not turn into a credit.
+        self.cached = min(max(self.cached, 0), self.prompt)
+        self.reported = True

@@ -1,0 +1,154 @@
+"""Publishes the live frame once a second, whoever watches."""
+
+import asyncio
+import logging
+import uuid
+from collections import Counter as Tally
+
+from channels.layers import BaseChannelLayer
+
+from metering.core.facts import LANES
+
+from .actor import Scheduler
+from .health import Health
+from .live import LIVE_GROUP, BusinessLive, LaneLive, LiveFrame, ReplicaLive
+from .ports import Clock, UsageSink
+from .stats import Stats
+
+log = logging.getLogger(__name__)
+
+EVERY_S = 1.0
+# A business with no request for this long leaves the frame.
+QUIET_NS = 15 * 60 * 1_000_000_000
+STATES = ("ready", "down", "draining", "unknown")
+
+
+class Publisher:
+    """Builds frames from the scheduler's state and sends each to one channel group."""
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        health: Health,
+        stats: Stats,
+        usage: UsageSink,
+        clock: Clock,
+        layer: BaseChannelLayer,
+    ) -> None:
+        self._scheduler = scheduler
+        self._health = health
+        self._stats = stats
+        self._usage = usage
+        self._clock = clock
+        self._layer = layer
+        self._epoch = uuid.uuid4().hex[:12]
+        self._seq = 0
+
+    async def run(self) -> None:
+        """Publish until cancelled. A layer that fails costs frames, never the scheduler."""
+        loop = asyncio.get_running_loop()
+        due = loop.time()
+        while True:
+            due += EVERY_S
+            frame = self.frame()
+            try:
+                await self._layer.group_send(
+                    LIVE_GROUP, {"type": "live.frame", "frame": frame.as_dict()}
+                )
+            except (OSError, RuntimeError) as error:
+                log.warning("the live frame could not be published: %s", error)
+            await asyncio.sleep(max(0.0, due - loop.time()))
+
+    def frame(self) -> LiveFrame:
+        """The state now; counts start anew with each call."""
+        now = self._clock.now()
+        self._seq += 1
+        state, stats = self._scheduler.state, self._stats
+        queued, running = self._by_business()
+        lanes = {
+            name: stats.lanes[name].take(now, state.lane_queued[i], state.lane_running[i])
+            for i, name in enumerate(LANES)
+        }
+        businesses = {
+            name: self._business(name, now, queued, running)
+            for name in self._present(now, {n for n, _ in queued} | {n for n, _ in running})
+        }
+        feed, refusals = list(stats.feed), stats.refusals
+        stats.feed.clear()
+        stats.refusals = {}
+        return LiveFrame(
+            epoch=self._epoch,
+            seq=self._seq,
+            at=now // 1_000_000,
+            lanes=lanes,
+            replicas=self._replicas(),
+            businesses=businesses,
+            refusals=refusals,
+            feed=feed,
+        )
+
+    def gauges(self) -> None:
+        """Bring the gauges of /metrics up to date."""
+        metrics, state = self._stats.metrics, self._scheduler.state
+        metrics.queue_depth.clear()
+        metrics.running.clear()
+        metrics.replica_state.clear()
+        pools: Tally[tuple[str, str]] = Tally()
+        for request in state.requests.values():
+            if request.replica is not None:
+                pools[LANES[request.ticket.lane], request.replica.pool.name] += 1
+        for (lane, pool), count in pools.items():
+            metrics.running.labels(lane, pool).set(count)
+        for index, lane in enumerate(LANES):
+            metrics.queue_depth.labels(lane).set(state.lane_queued[index])
+        for name, watch in self._health.watches.items():
+            for kind in STATES:
+                metrics.replica_state.labels(name, kind).set(watch.state == kind)
+        metrics.journal_pending.set(self._usage.pending())
+
+    def _by_business(self) -> tuple[Tally[tuple[str, int]], Tally[tuple[str, int]]]:
+        queued: Tally[tuple[str, int]] = Tally()
+        running: Tally[tuple[str, int]] = Tally()
+        for request in self._scheduler.state.requests.values():
+            kind = queued if request.replica is None else running
+            kind[request.ticket.business, request.ticket.lane] += 1
+        return queued, running
+
+    def _present(self, now: int, active: set[str]) -> set[str]:
+        stats = self._stats.businesses
+        for name in [n for n, s in stats.items() if s.touched < now - QUIET_NS and n not in active]:
+            del stats[name]
+        return active | stats.keys()
+
+    def _business(
+        self,
+        name: str,
+        now: int,
+        queued: Tally[tuple[str, int]],
+        running: Tally[tuple[str, int]],
+    ) -> BusinessLive:
+        stats = self._stats.businesses[name]
+        stats.touched = stats.touched or now
+        lanes: dict[str, LaneLive] = {
+            lane: stats.lanes[lane].take(now, queued[name, i], running[name, i])
+            for i, lane in enumerate(LANES)
+        }
+        live = BusinessLive(lanes, stats.refusals, stats.prompt_tokens, stats.completion_tokens)
+        stats.refusals = {}
+        stats.prompt_tokens = stats.completion_tokens = 0
+        return live
+
+    def _replicas(self) -> list[ReplicaLive]:
+        replicas = self._scheduler.state.replicas
+        return [
+            ReplicaLive(
+                name=name,
+                pool=watch.pool.name,
+                engine=watch.facts.engine,
+                state=watch.state,
+                running=replicas[name].running if name in replicas else 0,
+                slots=watch.facts.slots,
+                models=sorted(watch.facts.models),
+            )
+            for name, watch in sorted(self._health.watches.items())
+        ]

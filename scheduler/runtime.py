@@ -1,0 +1,133 @@
+"""The running scheduler and gateway of one process: their parts, started and stopped in order."""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from channels.layers import BaseChannelLayer
+
+from .actor import Scheduler
+from .core.fleet import FleetSnapshot
+from .gateway.app import Gateway
+from .gateway.upstream import Upstream
+from .health import Health
+from .metrics import Metrics
+from .ports import Changes, Clock, CredentialSource, FleetSource, PolicySource, UsageSink
+from .publisher import Publisher
+from .stats import Stats
+from .worker import Worker
+
+log = logging.getLogger(__name__)
+
+FIRST_PROBES_S = 3.0
+TOPICS = frozenset({"access", "fleet", "policy"})
+
+
+class Runtime:
+    """Built by the wiring from real ports, by tests from fakes. Lives on one event loop."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        credentials: CredentialSource,
+        fleet: FleetSource,
+        policy: PolicySource,
+        changes: Changes,
+        usage: UsageSink,
+        layer: BaseChannelLayer,
+        pepper: bytes,
+        max_body: int,
+        metrics_token: str,
+        address_allowed: Callable[[str], bool],
+        url_allowed: Callable[[str], bool],
+    ) -> None:
+        self._credentials, self._fleet, self._policy = credentials, fleet, policy
+        self._changes = changes
+        self._usage = usage
+        self.stats = Stats(Metrics())
+        self.scheduler = Scheduler(clock, self.stats)
+        self.gateway = Gateway(
+            scheduler=self.scheduler,
+            upstream=Upstream(address_allowed),
+            usage=usage,
+            clock=clock,
+            stats=self.stats,
+            pepper=pepper,
+            max_body=max_body,
+            metrics_token=metrics_token,
+        )
+        self.health = Health(
+            self.scheduler.set_replica,
+            lambda name, state: self.stats.replica_state(name, state, clock.now()),
+            allowed=url_allowed,
+        )
+        self.scheduler.on_trip = self.health.suspect
+        self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
+        self.gateway.before_metrics = self._publisher.gauges
+        self._worker = Worker(layer, self.reload)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._loaded: set[str] = set()
+        self._all_loaded = asyncio.Event()
+
+    async def start(self) -> None:
+        """Load, probe, then be ready. Returns when the first round is through."""
+        await self.gateway.start()
+        self._usage.start()
+        self._spawn(self._changes.run(self.reload), "changes")
+        self._spawn(self._publisher.run(), "live frames")
+        self._spawn(self._worker.run(), "scheduler channel")
+        self._spawn(self._become_ready(), "readiness")
+
+    async def stop(self, grace: float) -> None:
+        """Stop admitting, let streams end, then let go of everything. Nothing is lost."""
+        await self.gateway.stop(grace)
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await self.health.close()
+        await self._usage.close()
+
+    async def reload(self, topic: str) -> None:
+        """A topic changed: read it anew, off the loop, and put it to use."""
+        gateway = self.gateway
+        if topic == "access":
+            gateway.access = await asyncio.to_thread(self._credentials.access)
+            self.scheduler.set_access(gateway.access)
+        elif topic == "fleet":
+            self._follow(await asyncio.to_thread(self._fleet.fleet))
+        elif topic == "policy":
+            gateway.policy_version, policy = await asyncio.to_thread(self._policy.policy)
+            gateway.policy = policy
+            self.scheduler.set_policy(policy)
+        self._loaded.add(topic)
+        if self._loaded >= TOPICS:
+            self._all_loaded.set()
+
+    def _follow(self, fleet: FleetSnapshot) -> None:
+        self.gateway.fleet = fleet
+        self.health.watch(fleet)
+        self.scheduler.keep_replicas(fleet)
+
+    async def _become_ready(self) -> None:
+        await self._all_loaded.wait()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_PROBES_S):
+                await self.health.first_round()
+        self.gateway.ready = True
+        log.info("ready: %d replicas known", len(self.gateway.fleet.replicas))
+
+    def _spawn(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(work, name=name)
+        task.add_done_callback(_report)
+        self._tasks.append(task)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    """A background task that ends by an error must be heard of."""
+    if not task.cancelled() and task.exception() is not None:
+        log.critical("background task %s ended", task.get_name(), exc_info=task.exception())

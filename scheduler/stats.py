@@ -1,0 +1,130 @@
+"""Running figures for the live feed: counts since the last frame, waits of the last minute."""
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from metering.core.facts import LANES
+from metering.core.usage import UsageRow
+
+from .core.decisions import Dispatch
+from .core.ticket import Ticket
+from .live import FeedItem, LaneLive
+from .metrics import Metrics
+
+MINUTE = 60_000_000_000
+MOST_WAITS = 5000
+MOST_FEED = 40
+
+
+def percentiles(values: Iterable[float]) -> tuple[float, float, float]:
+    """P50, P95 and P99 by nearest rank; zeros for no values."""
+    ordered = sorted(values)
+    if not ordered:
+        return 0.0, 0.0, 0.0
+    last = len(ordered) - 1
+    return (
+        ordered[round(0.50 * last)],
+        ordered[round(0.95 * last)],
+        ordered[round(0.99 * last)],
+    )
+
+
+@dataclass(slots=True)
+class LaneStats:
+    """One lane: waits as (when ns, ms), and counts since the last ``take``."""
+
+    waits: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MOST_WAITS))
+    dispatched: int = 0
+    finished: int = 0
+    refused: int = 0
+
+    def take(self, now: int, queued: int, running: int) -> LaneLive:
+        """The lane's part of a frame; the counts start anew."""
+        while self.waits and self.waits[0][0] < now - MINUTE:
+            self.waits.popleft()
+        p50, p95, p99 = percentiles(wait for _, wait in self.waits)
+        live = LaneLive(
+            queued, running, p50, p95, p99, self.dispatched, self.finished, self.refused
+        )
+        self.dispatched = self.finished = self.refused = 0
+        return live
+
+
+@dataclass(slots=True)
+class BusinessStats:
+    """One business: its lanes, and counts since the last frame."""
+
+    lanes: dict[str, LaneStats] = field(default_factory=lambda: {n: LaneStats() for n in LANES})
+    refusals: dict[str, int] = field(default_factory=dict)
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    touched: int = 0
+
+
+class Stats:
+    """Everything the live frame and /metrics count. Written by actor and gateway."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self.metrics = metrics
+        self.lanes = {name: LaneStats() for name in LANES}
+        self.businesses: dict[str, BusinessStats] = defaultdict(BusinessStats)
+        self.refusals: dict[str, int] = {}
+        self.feed: deque[FeedItem] = deque(maxlen=MOST_FEED)
+
+    def dispatched(self, ticket: Ticket, decision: Dispatch, now: int) -> None:
+        """A request got its slot."""
+        lane, wait = LANES[ticket.lane], decision.waited / 1e6
+        for stats in (self.lanes[lane], self.businesses[ticket.business].lanes[lane]):
+            stats.waits.append((now, wait))
+            stats.dispatched += 1
+        self.metrics.queue_wait(lane, decision.waited / 1e9)
+        self.feed.append(
+            FeedItem(
+                at=now // 1_000_000,
+                kind="retry" if decision.attempt > 1 else "dispatch",
+                text=f"{lane} to {decision.replica} after {wait:.0f} ms",
+                business=ticket.business,
+                lane=lane,
+                request=ticket.id,
+            )
+        )
+
+    def tripped(self, replica: str, now: int) -> None:
+        """A replica was taken out."""
+        self.feed.append(FeedItem(now // 1_000_000, "replica", f"{replica} is unreachable"))
+
+    def replica_state(self, replica: str, state: str, now: int) -> None:
+        """A replica's state as probes found it."""
+        self.feed.append(FeedItem(now // 1_000_000, "replica", f"{replica} is {state}"))
+
+    def finished(self, row: UsageRow) -> None:
+        """A request came to its one end."""
+        business = self.businesses[row.business]
+        business.touched = row.finished
+        business.prompt_tokens += row.prompt_tokens
+        business.completion_tokens += row.completion_tokens
+        self.metrics.finished(row)
+        served = row.dispatched > 0
+        if row.lane:
+            for stats in (self.lanes[row.lane], business.lanes[row.lane]):
+                if served:
+                    stats.finished += 1
+                else:
+                    stats.refused += 1
+        if row.status == "ok":
+            return
+        if not served and row.reason:
+            for counts in (self.refusals, business.refusals):
+                counts[row.reason] = counts.get(row.reason, 0) + 1
+        kind = "expire" if row.reason == "queue_timeout" else "refuse" if not served else "finish"
+        self.feed.append(
+            FeedItem(
+                at=row.finished // 1_000_000,
+                kind=kind,
+                text=f"{row.status}{': ' + row.reason if row.reason else ''}",
+                business=row.business,
+                lane=row.lane,
+                request=row.id,
+            )
+        )

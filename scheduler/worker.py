@@ -1,0 +1,33 @@
+"""The scheduler's ear on the channel layer: posts to the inbox, and nothing else.
+
+Whoever changed something may say so on channel ``scheduler``; the change itself is read
+from Postgres, so a message that is lost or doubled does no harm.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from channels.layers import BaseChannelLayer
+
+CHANNEL = "scheduler"
+
+
+class Worker:
+    """Receives ``{"type": "scheduler.changed", "topic": ...}`` until cancelled."""
+
+    def __init__(
+        self, layer: BaseChannelLayer, on_change: Callable[[str], Awaitable[None]]
+    ) -> None:
+        self._layer = layer
+        self._on_change = on_change
+
+    async def run(self) -> None:
+        """Listen. A layer that is away is asked again."""
+        while True:
+            try:
+                message = await self._layer.receive(CHANNEL)
+            except OSError:
+                await asyncio.sleep(1.0)
+                continue
+            if message.get("type") == "scheduler.changed":
+                await self._on_change(str(message.get("topic", "")))
