@@ -1,0 +1,1 @@
+"""Data and traffic that make a new installation worth looking at."""

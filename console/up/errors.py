@@ -1,0 +1,5 @@
+"""What ends a start."""
+
+
+class UpError(RuntimeError):
+    """What keeps Fairlane from running; the message is one line for whoever started it."""
