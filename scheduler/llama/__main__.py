@@ -76,7 +76,8 @@ def serve(args: argparse.Namespace, slot_dir: Path) -> Server:
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     library = load_library()
     server = library.start_server(build_params(library, args, slot_dir))
-    print(f"llama.cpp serves {args.alias} on {server.listening_address}", flush=True)
+    sys.stdout.write(f"llama.cpp serves {args.alias} on {server.listening_address}\n")
+    sys.stdout.flush()
     signal.sigwait(stops)
     return server
 
@@ -96,7 +97,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     try:
         _server = run(args)
     except (LlamaUnavailableError, RuntimeError, OSError) as error:
-        print(f"scheduler.llama: {error}", file=sys.stderr)
+        sys.stderr.write(f"scheduler.llama: {error}\n")
         sys.exit(1)
     # The engine's own orderly stop waits for open streams to end, however long that takes;
     # so the process ends while the server object still lives.

@@ -1,0 +1,230 @@
+"""Request bodies as vLLM takes them; fields it knows and this server doesn't need are ignored."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from .errors import ApiError, not_emulated
+from .tokens import ASSISTANT, END_OF_TURN, SYSTEM, TOOL, USER, tokenize
+
+MAX_CHOICES = 16
+_ROLES = {
+    "system": SYSTEM,
+    "developer": SYSTEM,
+    "user": USER,
+    "assistant": ASSISTANT,
+    "tool": TOOL,
+    "function": TOOL,
+}
+
+
+class StreamOptions(msgspec.Struct):
+    """``stream_options``."""
+
+    include_usage: bool | None = None
+    continuous_usage_stats: bool | None = None
+
+
+class Part(msgspec.Struct):
+    """One part of a message's content."""
+
+    type: str = "text"
+    text: str | None = None
+
+
+class Message(msgspec.Struct):
+    """One turn."""
+
+    role: str
+    content: str | list[Part] | None = None
+
+
+class Sampling(msgspec.Struct, kw_only=True):
+    """What chat and completions share."""
+
+    model: str
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    min_tokens: int = 0
+    stop: str | list[str] | None = None
+    stop_token_ids: list[int] | None = None
+    include_stop_str_in_output: bool = False
+    ignore_eos: bool = False
+    n: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    priority: int = 0
+    return_token_ids: bool | None = None
+
+    @property
+    def stops(self) -> list[str]:
+        """The stop strings."""
+        if self.stop is None:
+            return []
+        return [self.stop] if isinstance(self.stop, str) else self.stop
+
+    @property
+    def choices(self) -> int:
+        """Answers asked for."""
+        return 1 if self.n is None else self.n
+
+    def check(self) -> None:
+        """Raises ApiError for values out of range, as vLLM does."""
+        if self.max_tokens is not None and self.max_tokens < 1:
+            raise ApiError(
+                f"max_tokens must be at least 1, got {self.max_tokens}.", param="max_tokens"
+            )
+        if not 1 <= self.choices <= MAX_CHOICES:
+            raise ApiError(f"n must be 1 to {MAX_CHOICES}, got {self.choices}.", param="n")
+        if self.temperature is not None and self.temperature < 0:
+            raise ApiError(
+                f"temperature must be non-negative, got {self.temperature}.", param="temperature"
+            )
+        if self.top_p is not None and not 0 < self.top_p <= 1:
+            raise ApiError(f"top_p must be in (0, 1], got {self.top_p}.", param="top_p")
+        if any(not stop for stop in self.stops):
+            raise ApiError("stop cannot contain an empty string.", param="stop")
+        if self.stream_options is not None and not self.stream:
+            raise ApiError(
+                "Stream options can only be defined when `stream=True`.", param="stream_options"
+            )
+
+
+class ChatRequest(Sampling, kw_only=True):
+    """``POST /v1/chat/completions``."""
+
+    messages: list[Message]
+    max_completion_tokens: int | None = None
+    logprobs: bool | None = None
+    top_logprobs: int | None = None
+    tool_choice: str | dict[str, object] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+
+    def check(self) -> None:
+        """Raises ApiError for what vLLM refuses and what is not emulated."""
+        if self.max_completion_tokens is not None:
+            self.max_tokens = self.max_completion_tokens
+        super().check()
+        if self.continue_final_message and self.add_generation_prompt:
+            raise ApiError(
+                "Cannot set both `continue_final_message` and `add_generation_prompt` to True."
+            )
+        if self.logprobs:
+            raise not_emulated("logprobs", "logprobs")
+        if self.tool_choice not in {None, "none", "auto"}:
+            raise not_emulated("A required tool call", "tool_choice")
+        if not self.messages:
+            raise ApiError("messages must not be empty.", param="messages")
+
+    def prompt_ids(self) -> list[int]:
+        """The prompt after the chat template."""
+        return chat_prompt_ids(
+            message_pairs(self.messages),
+            add_generation_prompt=self.add_generation_prompt,
+            continue_final_message=self.continue_final_message,
+        )
+
+
+class CompletionRequest(Sampling, kw_only=True):
+    """``POST /v1/completions``. ``prompt``: a text, texts, token ids, or lists of token ids."""
+
+    prompt: str | list[str | int | list[int]]
+    logprobs: int | None = None
+    echo: bool | None = None
+    suffix: str | None = None
+
+    def check(self) -> None:
+        """Raises ApiError for what vLLM refuses and what is not emulated."""
+        # The old interface's own default.
+        self.max_tokens = 16 if self.max_tokens is None else self.max_tokens
+        super().check()
+        if self.logprobs is not None:
+            raise not_emulated("logprobs", "logprobs")
+        if self.echo:
+            raise not_emulated("echo", "echo")
+        if self.suffix:
+            raise ApiError("suffix is not currently supported", param="suffix")
+
+
+class EmbeddingRequest(msgspec.Struct, kw_only=True):
+    """``POST /v1/embeddings``."""
+
+    model: str
+    input: str | list[str | int | list[int]]
+    encoding_format: str = "float"
+    dimensions: int | None = None
+    priority: int = 0
+
+
+class TokenizeRequest(msgspec.Struct, kw_only=True):
+    """``POST /tokenize``: a ``prompt`` or ``messages``."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: list[Message] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+
+
+class DetokenizeRequest(msgspec.Struct, kw_only=True):
+    """``POST /detokenize``."""
+
+    tokens: list[int]
+    model: str | None = None
+
+
+def prompts_of(value: str | list[str | int | list[int]]) -> list[list[int]]:
+    """Token ids of each prompt in ``prompt`` or ``input``. Raises ApiError when empty."""
+    if isinstance(value, str):
+        prompts = [tokenize(value)]
+    elif all(isinstance(item, int) for item in value):
+        prompts = [[item for item in value if isinstance(item, int)]]
+    else:
+        prompts = [tokenize(item) if isinstance(item, str) else _ids(item) for item in value]
+    if not prompts or not all(prompts):
+        raise ApiError("Either prompt or prompt_embeds must be provided and non-empty.")
+    if any(token < 0 for prompt in prompts for token in prompt):
+        raise ApiError("Token id is out of vocabulary.")
+    return prompts
+
+
+def _ids(item: int | list[int]) -> list[int]:
+    if isinstance(item, int):
+        raise ApiError("prompt must not mix texts and token ids.")
+    return item
+
+
+def message_pairs(messages: Sequence[Message]) -> list[tuple[str, str]]:
+    """(role, text) of each turn. Raises ApiError for content that is no text."""
+    return [(message.role, _text(message)) for message in messages]
+
+
+def _text(message: Message) -> str:
+    if message.content is None:
+        return ""
+    if isinstance(message.content, str):
+        return message.content
+    if any(part.type != "text" or part.text is None for part in message.content):
+        raise ApiError("This is not a multimodal model: content must be text.", param="messages")
+    return "".join(part.text or "" for part in message.content)
+
+
+def chat_prompt_ids(
+    messages: Sequence[tuple[str, str]],
+    *,
+    add_generation_prompt: bool = True,
+    continue_final_message: bool = False,
+) -> list[int]:
+    """The ids of (role, text) turns. Raises ApiError for a role there is none of."""
+    ids: list[int] = []
+    for role, text in messages:
+        if role not in _ROLES:
+            raise ApiError(f"Unexpected message role: {role!r}", param="messages")
+        ids += [_ROLES[role], *tokenize(text), END_OF_TURN]
+    if continue_final_message:
+        del ids[-1]
+    elif add_generation_prompt:
+        ids.append(ASSISTANT)
+    return ids
