@@ -31,7 +31,7 @@ class Migration(migrations.Migration):
                         unique=True,
                         validators=[
                             django.core.validators.RegexValidator(
-                                "^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+                                "\\A[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\\Z",
                                 "Lower-case letters, digits and hyphens, at most 63, not at the edges.",
                             )
                         ],

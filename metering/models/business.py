@@ -4,8 +4,9 @@ from django.conf import settings
 from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 
+NAME_PATTERN = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
 NAME = RegexValidator(
-    r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$",
+    rf"\A{NAME_PATTERN}\Z",
     "Lower-case letters, digits and hyphens, at most 63, not at the edges.",
 )
 

@@ -45,7 +45,7 @@ def create_key(
     with transaction.atomic():
         row, secret = _insert(business, name, actor, ceiling, expires_at)
         audit.record(
-            "key.created",
+            "key.create",
             actor=actor,
             source=source,
             business=business.name,
@@ -67,7 +67,7 @@ def revoke_key(key: ApiKey, *, actor: AbstractBaseUser | None, source: str = "co
             return
         key.revoked_at = now
         audit.record(
-            "key.revoked",
+            "key.revoke",
             actor=actor,
             source=source,
             business=key.business.name,
@@ -105,7 +105,7 @@ def rotate_key(
             held.revoked_at = now
         held.save(update_fields=["expires_at", "revoked_at"])
         audit.record(
-            "key.rotated",
+            "key.rotate",
             actor=actor,
             source=source,
             business=held.business.name,

@@ -107,7 +107,7 @@ def test_a_revoked_key_stops_for_good(business: Business) -> None:
     revoke_key(ApiKey.objects.get(), actor=None)
     assert ApiKey.objects.get().revoked_at == first
     assert version() == seen
-    assert AuditEntry.objects.filter(action="key.revoked").count() == 1
+    assert AuditEntry.objects.filter(action="key.revoke").count() == 1
 
 
 def test_an_expired_key_is_not_in_the_snapshot(business: Business) -> None:
@@ -149,9 +149,9 @@ def test_every_change_is_audited_with_who_and_what(business: Business) -> None:
     revoke_key(successor, actor=None, source="command line")
     trail = list(AuditEntry.objects.order_by("pk"))
     assert [(entry.action, entry.actor, entry.source) for entry in trail] == [
-        ("key.created", person, "console"),
-        ("key.rotated", person, "console"),
-        ("key.revoked", None, "command line"),
+        ("key.create", person, "console"),
+        ("key.rotate", person, "console"),
+        ("key.revoke", None, "command line"),
     ]
     assert {entry.business for entry in trail} == {"risk-audit"}
     assert trail[1].data["successor"] == successor.prefix
