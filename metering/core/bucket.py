@@ -1,78 +1,91 @@
 """A token bucket that refills continuously: no window edges, and waits that are exact.
 
 Whole numbers throughout, so that nothing is lost to rounding however often it is asked:
-time in ns, rates to a billionth of a unit per second, levels in units of 1e-18.
+times are ns, and a level is counted in the parts that one ns of refill is a multiple of.
 """
 
-NANO = 1_000_000_000
-UNIT = NANO * NANO
-# Longer than anybody waits: the answer of a bucket that never refills.
+from fractions import Fraction
+
+SECOND = 1_000_000_000
+# Longer than anybody waits: the answer of a bucket that can never give so much.
 NEVER = 2**63 - 1
 
 
 class TokenBucket:
     """At most ``burst`` at once, refilled with ``rate_per_s``; full at first.
 
-    Taking exactly what is there is allowed. More than ``burst`` is had when the bucket is
-    full, and leaves it in debt. The clock is the caller's, in ns; one that goes back
-    changes nothing.
+    Taking exactly what is there is allowed. The clock is the caller's, in ns; one that goes
+    back stands still. Raises ValueError for negative limits.
     """
 
-    __slots__ = ("_at", "_burst", "_level", "_rate")
+    __slots__ = ("_at", "_level", "_most", "_per_ns", "_unit", "burst")
 
-    def __init__(self, rate_per_s: float, burst: float) -> None:
-        self._rate = round(rate_per_s * NANO)
-        self._burst = round(burst * NANO) * NANO
-        self._level = self._burst
-        self._at = 0
+    def __init__(self, rate_per_s: float, burst: float, now_ns: int = 0) -> None:
+        self._at = now_ns
+        self._limit(rate_per_s, burst)
+        self._level = self._most
 
     def take(self, n: float, now_ns: int) -> int:
-        """Take ``n`` and return 0; or take nothing and return the ns after which it can be had."""
+        """Take ``n`` and return 0; or take nothing and return the ns after which ``n`` is
+        there, if nobody else takes meanwhile. NEVER where the bucket is too small."""
         wait = self.wait_for(n, now_ns)
         if not wait:
-            self._level -= _scaled(n)
+            self._level -= self._parts(n)
         return wait
 
     def wait_for(self, n: float, now_ns: int) -> int:
-        """The ns after which ``n`` could be taken; 0: now. Takes nothing."""
+        """What ``take`` would return; takes nothing."""
         self._refill(now_ns)
-        if not self._burst:
-            return NEVER
-        missing = min(_scaled(n), self._burst) - self._level
-        if missing <= 0:
+        wanted = self._parts(n)
+        if wanted <= self._level:
             return 0
-        return -(-missing // self._rate) if self._rate else NEVER
+        if wanted > self._most or not self._per_ns:
+            return NEVER
+        return self._at - now_ns - (self._level - wanted) // self._per_ns
 
     def give_back(self, n: float) -> None:
-        """Undo a ``take`` of ``n``; a negative ``n`` is what came on top of it, debt allowed."""
-        self._level = min(self._level + _scaled(n), self._burst)
+        """Undo a ``take`` of ``n``, whole or in part; never beyond full."""
+        self._level = min(self._level + self._parts(n), self._most)
+
+    def charge(self, n: float) -> None:
+        """Take ``n`` whether it is there or not: what is owed must refill first."""
+        self._level -= self._parts(n)
 
     def change(self, rate_per_s: float, burst: float, now_ns: int) -> None:
-        """Other limits from now on. What was used stays used."""
+        """Other limits from now on. What is in it stays, as far as it has room."""
         self._refill(now_ns)
-        used = self._burst - self._level
-        self._rate = round(rate_per_s * NANO)
-        self._burst = round(burst * NANO) * NANO
-        self._level = self._burst - used
+        held = Fraction(self._level, self._unit)
+        self._limit(rate_per_s, burst)
+        self._level = min(int(held * self._unit), self._most)
 
-    def level(self, now_ns: int) -> float:
-        """What is there now; below zero: debt."""
+    def left(self, now_ns: int) -> float:
+        """How much is there; below zero: owed."""
         self._refill(now_ns)
-        return self._level / UNIT
+        return self._level / self._unit
 
-    def full_in(self, now_ns: int) -> int:
-        """The ns until it is full again, if nothing is taken."""
+    def full_after(self, now_ns: int) -> int:
+        """The ns after which it is full, if nobody takes meanwhile. NEVER without refill."""
         self._refill(now_ns)
-        missing = self._burst - self._level
-        if not missing:
+        if self._level == self._most:
             return 0
-        return -(-missing // self._rate) if self._rate else NEVER
+        if not self._per_ns:
+            return NEVER
+        return self._at - now_ns - (self._level - self._most) // self._per_ns
+
+    def _limit(self, rate_per_s: float, burst: float) -> None:
+        if rate_per_s < 0 or burst < 0:
+            raise ValueError("a bucket's limits cannot be negative")
+        # By the shortest decimal form: 0.1 is a tenth, and not the binary number next to it.
+        rate = Fraction(repr(rate_per_s))
+        self.burst = burst
+        self._unit = rate.denominator * SECOND
+        self._per_ns = rate.numerator
+        self._most = self._parts(burst)
+
+    def _parts(self, n: float) -> int:
+        return n * self._unit if isinstance(n, int) else int(Fraction(repr(n)) * self._unit)
 
     def _refill(self, now_ns: int) -> None:
         if now_ns > self._at:
-            self._level = min(self._level + (now_ns - self._at) * self._rate, self._burst)
+            self._level = min(self._level + (now_ns - self._at) * self._per_ns, self._most)
             self._at = now_ns
-
-
-def _scaled(n: float) -> int:
-    return n * UNIT if isinstance(n, int) else round(n * NANO) * NANO

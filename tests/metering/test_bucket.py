@@ -103,3 +103,13 @@ def test_it_agrees_with_exact_fractions(
             assert wait == NEVER
         else:
             assert fill + wait * per_ns >= n > fill + (wait - 1) * per_ns
+
+
+def test_what_is_owed_must_refill_first() -> None:
+    bucket = TokenBucket(10, 100)
+    assert bucket.wait_for(60, 0) == 0
+    assert bucket.take(60, 0) == 0
+    bucket.charge(50)
+    assert bucket.left(0) == -10
+    assert bucket.wait_for(10, 0) == bucket.take(10, 0) == 2 * SECOND
+    assert bucket.take(10, 2 * SECOND) == 0
