@@ -11,11 +11,14 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
 
 from console.embedded_postgres import EmbeddedPostgres
+
+pytest_plugins = ["tests.support.engine_fixtures"]
 
 # Open to enter, unlike pytest's own: as root the server runs as another user.
 SESSION_DIR = Path(tempfile.mkdtemp(prefix="fairlane-tests-"))
@@ -33,6 +36,11 @@ for name in ("REDIS_URL", "LOG_LEVEL", "LOG_FORMAT", "METRICS_TOKEN"):
 from django.conf import settings  # noqa: E402 - reads the environment made above
 
 assert settings.FAIRLANE_DATA_DIR == SESSION_DIR / "data", "settings were read too early"
+# Passwords are slow to check on purpose; tests check hundreds.
+settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+hypothesis.settings.register_profile("long", max_examples=20_000, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
 
 
 def pytest_unconfigure() -> None:

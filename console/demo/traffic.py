@@ -74,7 +74,7 @@ class Caller:
                 await asyncio.sleep(self._random.expovariate(1 / self._profile.gap_s))
                 for _ in range(self._random.randint(*self._profile.burst)):
                     if len(under_way) < UNDER_WAY:
-                        task = asyncio.create_task(self._call())
+                        task = asyncio.create_task(self.call())
                         under_way.add(task)
                         task.add_done_callback(under_way.discard)
         finally:
@@ -82,7 +82,7 @@ class Caller:
                 task.cancel()
             await asyncio.gather(*under_way, return_exceptions=True)
 
-    async def _call(self) -> None:
+    async def call(self) -> None:
         """One request, read to its end. Refusals are part of the picture and no error."""
         words = self._random.choices(WORDS, k=self._random.randint(*self._profile.words))
         body = {
@@ -96,7 +96,7 @@ class Caller:
             async with self._client.stream(
                 "POST", "/v1/chat/completions", json=body, headers=self._headers
             ) as answer:
-                async for _ in answer.aiter_raw():
+                async for _ in answer.aiter_bytes():
                     pass
         except httpx.HTTPError:
             # The gateway is away or stopping.

@@ -2,31 +2,18 @@
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import msgspec
-import yaml
+from scheduler.fleet_document import ReplicaSpec
+from scheduler.fleet_file import FleetError, parse_fleet
 
 from .children import Child
 from .errors import UpError
 from .options import HOST, Options, free_port
 
-READY_LOG = "logs"
-
-
-class LocalReplica(msgspec.Struct, frozen=True):
-    """What a fleet file says about a replica, as far as running it needs."""
-
-    name: str
-    url: str
-    engine: str
-    slots: int
-    models: dict[str, str]
-
-
-class _File(msgspec.Struct, frozen=True):
-    replicas: list[LocalReplica] = []
+LOGS = "logs"
 
 
 def fleet_files(options: Options) -> tuple[list[Path], list[Path]]:
@@ -37,23 +24,23 @@ def fleet_files(options: Options) -> tuple[list[Path], list[Path]]:
     return running, idle
 
 
-def local_replicas(files: Sequence[Path]) -> list[LocalReplica]:
+def local_replicas(files: Sequence[Path]) -> list[ReplicaSpec]:
     """The replicas of ``files``, each moved to a free port where its own is taken."""
-    found: list[LocalReplica] = []
+    found: list[ReplicaSpec] = []
     taken: set[int] = set()
     for path in files:
         try:
-            document = msgspec.convert(yaml.safe_load(path.read_text(encoding="utf-8")), _File)
-        except (OSError, yaml.YAMLError, msgspec.ValidationError) as error:
+            document = parse_fleet(path.read_text(encoding="utf-8"))
+        except (OSError, FleetError) as error:
             raise UpError(f"{path}: {error}") from None
-        for replica in document.replicas:
+        for replica in document.replicas or ():
             port = free_port(urlsplit(replica.url).port or 0, taken)
             taken.add(port)
-            found.append(msgspec.structs.replace(replica, url=f"http://{HOST}:{port}"))
+            found.append(replace(replica, url=f"http://{HOST}:{port}"))
     return found
 
 
-def replica_child(replica: LocalReplica, options: Options) -> Child:
+def replica_child(replica: ReplicaSpec, options: Options) -> Child:
     """The process that is ``replica``: the real engine for llama.cpp, an emulator otherwise."""
     port = str(urlsplit(replica.url).port)
     served = next(iter(replica.models.values()))
@@ -68,6 +55,6 @@ def replica_child(replica: LocalReplica, options: Options) -> Child:
     return Child(
         f"replica {replica.name}",
         [sys.executable, "-m", *arguments],
-        log=options.data_dir / READY_LOG / f"{replica.name}.log",
+        log=options.data_dir / LOGS / f"{replica.name}.log",
         grace_s=5.0,
     )

@@ -10,13 +10,14 @@ from pathlib import Path
 from console.config.running import announced_database
 from console.demo.record import read_record
 from console.embedded_postgres import EmbeddedPostgres, EmbeddedPostgresError
+from scheduler.fleet_document import ReplicaSpec
 
 from .banner import demo_banner, first_key, plain_banner
 from .children import Child, Children
 from .errors import UpError
 from .options import Options, check_port
 from .ready import Waiter
-from .replicas import LocalReplica, fleet_files, local_replicas, replica_child
+from .replicas import fleet_files, local_replicas, replica_child
 from .signals import Signals
 
 SERVE_GRACE_S = 40.0
@@ -103,7 +104,7 @@ class Run:
             sys.stdout.write(text)
             sys.stdout.flush()
 
-    def _prepare(self, replicas: list[LocalReplica]) -> list[str]:
+    def _prepare(self, replicas: list[ReplicaSpec]) -> list[str]:
         options = self._options
         running, idle = fleet_files(options)
         places = [f"{replica.name}={replica.url}" for replica in replicas]

@@ -1,0 +1,64 @@
+"""The part of the fleet that runs on this machine: what ``make up`` starts, it also registers."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol, TypeVar
+
+from scheduler.fleet_document import FleetDocument
+from scheduler.services.fleet import apply_fleet, held_fleet
+
+SOURCE = "demo"
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+_Entry = TypeVar("_Entry", bound=_Named)
+
+
+def register_local(
+    documents: Sequence[FleetDocument], places: Mapping[str, str], *, businesses: bool
+) -> None:
+    """Bring the fleet in line with the replicas of ``documents``, which run at ``places`` (URL
+    by name).
+
+    What an entry says is applied when the fleet has none of that name; after that only a
+    replica's address is kept up, so that what people change stays changed. ``businesses``:
+    take those of the documents too. Runs in the caller's transaction.
+    """
+    held = held_fleet()
+    known = {replica.name: replica for replica in held.replicas or ()}
+    wanted = [replica for document in documents for replica in document.replicas or ()]
+    new_businesses = _news((d.businesses for d in documents), held.businesses)
+    apply_fleet(
+        FleetDocument(
+            pools=_news((document.pools for document in documents), held.pools),
+            models=_news((document.models for document in documents), held.models),
+            replicas=tuple(
+                replace(known.get(entry.name, entry), url=places[entry.name]) for entry in wanted
+            ),
+            businesses=new_businesses if businesses else (),
+        ),
+        prune=False,
+        source=SOURCE,
+    )
+
+
+def withdraw(names: Collection[str]) -> None:
+    """Take replicas that do not run this time out of the fleet. In the caller's transaction."""
+    held = held_fleet().replicas or ()
+    kept = tuple(replica for replica in held if replica.name not in names)
+    if len(kept) < len(held):
+        # Of a pruned document only the parts that it has lose entries.
+        apply_fleet(FleetDocument(replicas=kept), prune=True, source=SOURCE)
+
+
+def _news(
+    parts: Iterable[tuple[_Entry, ...] | None], held: tuple[_Entry, ...] | None
+) -> tuple[_Entry, ...]:
+    """Entries whose names the fleet does not have, each name once."""
+    known = {entry.name for entry in held or ()}
+    found = {entry.name: entry for part in parts for entry in part or ()}
+    return tuple(entry for name, entry in found.items() if name not in known)
