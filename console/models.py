@@ -20,3 +20,17 @@ class User(AbstractUser):
         ADMIN = "admin"
 
     role = models.CharField(max_length=8, choices=Role.choices, default=Role.OWNER)
+
+
+class SignInAttempt(models.Model):
+    """A sign-in that has not succeeded; a success removes those of its name and address."""
+
+    username = models.CharField(max_length=150)
+    address = models.GenericIPAddressField()
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        indexes = [models.Index(fields=["username", "-at"], name="sign_in_username_at")]
+
+    def __str__(self) -> str:
+        return f"{self.username} from {self.address}"

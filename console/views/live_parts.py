@@ -1,0 +1,66 @@
+"""What the live parts of a page need from the server: words, and which figures to show."""
+
+from django.utils.translation import gettext as _
+
+
+def live_context() -> dict[str, object]:
+    """Template context for a page with live parts."""
+    return {
+        "lanes": [
+            ("P0", _("most urgent")),
+            ("P1", _("standard")),
+            ("P2", _("can wait")),
+        ],
+        "main_figures": [
+            ("queued", _("Waiting")),
+            ("running", _("Running")),
+            ("per_s", _("Finished / s")),
+        ],
+        "wait_figures": [
+            ("p50", _("Wait P50")),
+            ("p95", _("Wait P95")),
+            ("p99", _("Wait P99")),
+        ],
+        "total_figures": [
+            ("finished", _("Finished, 15 min")),
+            ("refused", _("Refused, 15 min")),
+        ],
+        "charts": [
+            ("queued", _("Waiting"), _("Chart: requests waiting by lane, last 15 minutes")),
+            ("waits", _("Wait P95"), _("Chart: P95 wait by lane, last 15 minutes")),
+            (
+                "finished",
+                _("Finished per second"),
+                _("Chart: requests finished per second by lane, last 15 minutes"),
+            ),
+        ],
+        "live_texts": _texts(),
+    }
+
+
+def _texts() -> dict[str, object]:
+    """By status (``%s`` is the time of the last numbers), replica state and kind of decision."""
+    return {
+        "connecting": _("Connecting…"),
+        "live": _("Live"),
+        "silent": _("The scheduler is silent. Numbers are from %s."),
+        "cut": _("Connection lost, trying again. Numbers are from %s."),
+        "over": _("Your session is over. Numbers are from %s."),
+        "switched": _("Another window has switched to a different business. Reload this page."),
+        "never": _("never"),
+        "states": {
+            "ready": _("Ready"),
+            "down": _("Down"),
+            "draining": _("Draining"),
+            "unknown": _("Unknown"),
+        },
+        "kinds": {
+            "dispatch": _("Started"),
+            "finish": _("Finished"),
+            "refuse": _("Refused"),
+            "expire": _("Timed out in the queue"),
+            "retry": _("Moved to another replica"),
+            "replica": _("Replica"),
+            "preempt": _("Paused for a more urgent one"),
+        },
+    }
