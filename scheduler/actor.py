@@ -175,8 +175,16 @@ class Scheduler:
         if self._timer is not None:
             self._timer.cancel()
         assert self._loop is not None
-        delay = max(0.0, (at - now) / 1e9)
-        self._timer = self._loop.call_later(delay, self.post, events.Tick())
+        self._timer = self._loop.call_later(max(0.0, (at - now) / 1e9), self._wake, at)
+
+    def _wake(self, at: int) -> None:
+        """The loop's clock and ours are two: a Tick that came too early would find nothing
+        due, and nothing would wake us again."""
+        now = self._clock.now()
+        if now < at:
+            self._wake_at(at, now)
+        else:
+            self.post(events.Tick())
 
     def _rebuild(self, event: Event) -> None:
         """Start anew from what is known outside the state that failed."""
@@ -189,7 +197,10 @@ class Scheduler:
         self.state = State(policy=self.state.policy, now=self.state.now)
         told: list[Event] = [*self._fleet.values(), *self._quotas.values()]
         ahead = {_request_of(e) for e in pending if isinstance(e, events.Arrived)}
-        calls = sorted(self.calls.values(), key=lambda c: (c.replica is None, c.ticket.arrived))
+        calls = sorted(
+            self.calls.values(),
+            key=lambda call: (call.replica is None, call.ticket.lane, call.ticket.arrived),
+        )
         told += [call.adoption() for call in calls if call.ticket.id not in ahead]
         for item in (*told, *pending):
             try:

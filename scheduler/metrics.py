@@ -15,7 +15,7 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._names: set[str] = set()
-        self._children: dict[tuple[int | str, ...], Counter | Histogram] = {}
+        self._children: dict[tuple[object, ...], Counter | Histogram] = {}
         registry = self.registry
         self.queue_depth = Gauge(
             "fairlane_queue_depth", "Requests waiting.", ["lane"], registry=registry

@@ -6,27 +6,31 @@ from typing import Any
 import msgspec
 
 from .errors import GatewayError
-from .sse import END, data_of, model_renamer
+from .naming import hide, hide_in_text, model_renamer
+from .sse import END, data_of
 from .usage import Usage, read_answer
 
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 
 
-class EngineError(msgspec.Struct):
-    """The error shapes of the engines we know: nested, or flat as vLLM once had it."""
-
-    message: str = ""
-    type: str | None = None
-    code: str | int | None = None
-    param: str | None = None
-
-
 class ErrorBody(msgspec.Struct):
-    """An engine's error answer."""
+    """An engine's error answer: an object or a text under ``error``, or flat as vLLM and
+    FastAPI have it. Each is empty where absent."""
 
-    error: EngineError | None = None
-    message: str | None = None
-    detail: msgspec.Raw | None = None
+    error: msgspec.Raw = msgspec.Raw()
+    message: msgspec.Raw = msgspec.Raw()
+    detail: msgspec.Raw = msgspec.Raw()
+
+
+def _text(raw: bytes) -> str:
+    """What a JSON value says: a string's own text, else the JSON; empty for null."""
+    if raw in (b"", b"null"):
+        return ""
+    try:
+        value: object = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return ""
+    return value if isinstance(value, str) else raw.decode("utf-8", "replace")
 
 
 def read_plain(body: bytes, usage: Usage, served: str, public: str) -> bytes:
@@ -49,38 +53,32 @@ def client_error(body: bytes, served: str, public: str) -> tuple[bytes, str]:
     shape where it has another.
     """
     text = body.decode("utf-8", "replace")
-    try:
-        parsed = msgspec.json.decode(body, type=ErrorBody)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        parsed = ErrorBody()
     too_long = "context" in text and ("exceed" in text or "maximum context length" in text)
     reason = "context_length_exceeded" if too_long else "invalid_request"
-    if parsed.error is not None:
+    parsed = _error_body(body)
+    error = bytes(parsed.error)
+    if error.startswith(b"{"):
         return hide(body, served, public), reason
-    detail = parsed.message or (bytes(parsed.detail).decode() if parsed.detail else "")
-    message = hide(detail.encode(), served, public).decode() or "The model server refused it."
-    error = GatewayError("invalid_request", message)
-    error.code = reason
-    return error.body(), reason
+    said = _text(error) or _text(bytes(parsed.message)) or _text(bytes(parsed.detail))
+    refusal = GatewayError(
+        "invalid_request",
+        hide_in_text(said, served, public) or "The model server refused the request.",
+    )
+    refusal.code = reason
+    return refusal.body(), reason
 
 
-def hide(text: bytes, served: str, public: str) -> bytes:
-    """Put the public name wherever the served one stands, in either way JSON writes it."""
-    if served == public:
-        return text
-    plain = msgspec.json.encode(served)[1:-1]
-    shown = msgspec.json.encode(public)[1:-1]
-    return text.replace(plain, shown).replace(plain.replace(b"/", b"\\/"), shown)
+def _error_body(body: bytes) -> ErrorBody:
+    try:
+        return msgspec.json.decode(body, type=ErrorBody)
+    except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+        return ErrorBody()
 
 
 def error_message(raw: bytes, served: str, public: str) -> str:
-    """What an in-band error object says, under the public name."""
-    hidden = hide(raw, served, public)
-    try:
-        parsed = msgspec.json.decode(hidden, type=EngineError)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return ""
-    return parsed.message
+    """What an in-band error says, under the public name; empty where it says nothing."""
+    said = _text(bytes(_error_body(raw).message)) if raw.startswith(b"{") else _text(raw)
+    return hide_in_text(said, served, public)
 
 
 @dataclass(slots=True)
@@ -91,8 +89,12 @@ class Choice:
     content: list[str] = field(default_factory=list)
     reasoning: list[str] = field(default_factory=list)
     text: list[str] = field(default_factory=list)
-    calls: dict[int, dict[str, Any]] = field(default_factory=dict)
+    calls: list[dict[str, Any]] = field(default_factory=list)
     finish: str | None = None
+
+
+class UnreadableAnswerError(Exception):
+    """The engine's stream is none that an answer can be put together from."""
 
 
 class Assembler:
@@ -107,13 +109,20 @@ class Assembler:
         self._head: dict[str, Any] = {}
         self._tail: dict[str, Any] = {}
         self._choices: dict[int, Choice] = {}
+        self._size = 0
 
     def feed(self, events: bytes) -> None:
-        """Take whole events, already renamed."""
+        """Take whole events, already renamed. Raises UnreadableAnswerError."""
+        self._size += len(events)
+        if self._size > MOST_ANSWER_BYTES:
+            raise UnreadableAnswerError("the answer is too long")
         for event in END.split(events):
             payload = data_of(event)
             if payload and payload != b"[DONE]":
-                self._take(msgspec.json.decode(payload))
+                try:
+                    self._take(msgspec.json.decode(payload))
+                except (msgspec.DecodeError, AttributeError, TypeError) as error:
+                    raise UnreadableAnswerError("the stream cannot be read") from error
 
     def _take(self, chunk: dict[str, Any]) -> None:
         self._head = self._head or chunk
@@ -135,14 +144,24 @@ class Assembler:
                 self._merge(choice.calls, call)
 
     @staticmethod
-    def _merge(calls: dict[int, dict[str, Any]], piece: dict[str, Any]) -> None:
-        known = calls.setdefault(piece.get("index", len(calls)), {"type": "function"})
-        if piece.get("id"):
-            known["id"] = piece["id"]
-        function = known.setdefault("function", {"name": "", "arguments": ""})
+    def _merge(calls: list[dict[str, Any]], piece: dict[str, Any]) -> None:
+        """Add a fragment to the call it belongs to. Indexes alone can't be trusted: some
+        engines give two calls the same one, or none at all; an id is a call's own."""
+        index, name = piece.get("index"), piece.get("id")
+        same = [call for call in calls if index is None or call["index"] == index]
+        if name:
+            same = [call for call in same if call.get("id") in (None, name)]
+        if same:
+            known = same[-1]
+        else:
+            function = {"name": "", "arguments": ""}
+            known = {"index": index, "type": "function", "function": function}
+            calls.append(known)
+        if name:
+            known["id"] = name
         given = piece.get("function") or {}
-        function["name"] += given.get("name") or ""
-        function["arguments"] += given.get("arguments") or ""
+        known["function"]["name"] += given.get("name") or ""
+        known["function"]["arguments"] += given.get("arguments") or ""
 
     def body(self) -> bytes:
         """The whole answer as JSON."""
@@ -175,6 +194,9 @@ class Assembler:
         if choice.reasoning:
             message["reasoning_content"] = "".join(choice.reasoning)
         if choice.calls:
-            message["tool_calls"] = [choice.calls[key] for key in sorted(choice.calls)]
+            message["tool_calls"] = [
+                {key: value for key, value in call.items() if key != "index"}
+                for call in choice.calls
+            ]
             message["content"] = content or None
         return {"index": index, "message": message, "finish_reason": choice.finish}

@@ -20,7 +20,7 @@ from scheduler.stats import Stats
 
 from .asgi_types import JSON, Receive, Scope, Send, respond
 from .errors import GatewayError
-from .exchange import Exchange
+from .exchange import GONE, Exchange
 from .incoming import BodyBudget, Caller, authenticate, read_headers
 from .upstream import Upstream
 
@@ -32,6 +32,7 @@ OPERATIONS = {
     "/v1/embeddings": "embeddings",
 }
 SWEEP_S = 0.25
+LAST_WORDS_S = 2.0
 PREFIXES = ("/v1/", "/v2/", "/healthz", "/readyz", "/metrics", "/.well-known/jwks.json")
 
 
@@ -95,7 +96,8 @@ class Gateway:
                 return
             raise GatewayError("not_found", f"Unknown path: {method} {path[:200]}")
         except GatewayError as error:
-            await respond(send, error.status, error.body(), [JSON, *error.headers()])
+            made = (b"x-request-id", str(uuid_utils.uuid7()).encode())
+            await respond(send, error.status, error.body(), [JSON, made, *error.headers()])
 
     async def start(self) -> None:
         """Begin the sweep. The loop must run."""
@@ -110,7 +112,10 @@ class Gateway:
                 await self._idle.wait()
         for exchange in list(self.exchanges):
             exchange.interrupt("shutting_down")
-        await self._idle.wait()
+        with contextlib.suppress(TimeoutError):
+            # A caller that reads nothing can't keep us.
+            async with asyncio.timeout(LAST_WORDS_S):
+                await self._idle.wait()
         if self._sweeper is not None:
             self._sweeper.cancel()
         await self.upstream.close()
@@ -130,8 +135,6 @@ class Gateway:
         received = self.clock.now()
         incoming = read_headers(scope["headers"])
         caller = authenticate(incoming, self.access, self.pepper, received)
-        if self.stopping:
-            raise GatewayError("shutting_down", retry_after=1.0)
         row = UsageRow(
             id=str(uuid_utils.uuid7()),
             business=caller.business.name,
@@ -163,9 +166,9 @@ class Gateway:
                     self._keep_alive(exchange, now)
                 attempt, call = exchange.attempt, exchange.call
                 if attempt is not None and call is not None and call.replica is not None:
-                    limit = limits.idle_ms if exchange.row.first_byte else limits.first_byte_ms
+                    limit = limits.idle_ms if attempt.answering else limits.first_byte_ms
                     if now - attempt.touched > limit / 1000:
-                        exchange.interrupt("upstream_timeout")
+                        exchange.interrupt(GONE if exchange.reply.sending else "upstream_timeout")
 
     def _keep_alive(self, exchange: Exchange, now: float) -> None:
         reply = exchange.reply
@@ -231,8 +234,8 @@ def _is_loopback(scope: Scope) -> bool:
     """Whether the peer is this machine; a proxy's forwarding headers prove the contrary."""
     if any(name in (b"x-forwarded-for", b"forwarded") for name, _ in scope["headers"]):
         return False
-    client = scope.get("client")
+    client: tuple[str, int] | None = scope.get("client")
     try:
-        return bool(client) and ipaddress.ip_address(client[0]).is_loopback
+        return client is not None and ipaddress.ip_address(client[0]).is_loopback
     except ValueError:
         return False

@@ -1,6 +1,7 @@
 """One request from the caller's first byte to its usage row."""
 
 import asyncio
+import contextlib
 import logging
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from scheduler.core.ticket import Ticket
 
 from .asgi_types import Receive, Send
 from .errors import GatewayError
-from .incoming import Caller, Incoming, check_body, check_tag, read_body
+from .incoming import Booking, Caller, Incoming, check_body, check_tag, read_body
 from .payload import Payload, parse
 from .relay import Attempt, StreamBrokenError, broken_error
 from .reply import Reply
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-GONE = "client_disconnect"
+GONE = "client_disconnect"  # it left, or reads nothing of what it asked for
+MOST_NAME = 200
 
 
 class Exchange:
@@ -55,7 +57,8 @@ class Exchange:
         self._content = False
         self._interrupt: str | None = None
         self._task: asyncio.Task[None] | None = None
-        self._booked = 0
+        self._watcher: asyncio.Task[None] | None = None
+        self._booking = Booking(gateway.bodies)
 
     @property
     def waits(self) -> bool:
@@ -65,32 +68,44 @@ class Exchange:
     async def run(self) -> None:
         """Serve the request; whatever happens, free what it held and write its row."""
         self._task = asyncio.current_task()
-        watcher: asyncio.Task[None] | None = None
+        try:
+            error = await self._attend()
+            if error is not None:
+                await self._fail(error)
+        except asyncio.CancelledError:
+            await self._interrupted()
+        finally:
+            self._task = None
+            if self._watcher is not None:
+                self._watcher.cancel()
+            self._booking.release()
+            self._account()
+
+    def interrupt(self, reason: str) -> None:
+        """End the request from outside: the caller left, time is up, or the gateway stops.
+        A caller that leaves ends the telling of another reason too."""
+        first = self._interrupt is None
+        if self._task is not None and (first or (reason == GONE != self._interrupt)):
+            self._interrupt = reason
+            self._task.cancel()
+
+    async def _attend(self) -> GatewayError | None:
+        """Serve the request; returns what the caller has to be told instead of an answer."""
         try:
             payload = await self._accept()
             if payload is None:
                 self._interrupt = GONE
                 raise asyncio.CancelledError
-            watcher = asyncio.create_task(self._watch())
+            self._watcher = asyncio.create_task(self._watch())
             await self._serve(payload)
-        except asyncio.CancelledError:
-            await self._interrupted()
         except StreamBrokenError as broken:
-            await self._fail(broken_error(str(broken)))
+            return broken_error(str(broken))
         except GatewayError as error:
-            await self._fail(error)
-        finally:
-            self._task = None
-            if watcher is not None:
-                watcher.cancel()
-            self.gateway.bodies.give_back(self._booked)
-            self._account()
-
-    def interrupt(self, reason: str) -> None:
-        """End the request from outside: the caller left, time is up, or the gateway stops."""
-        if self._task is not None and self._interrupt is None:
-            self._interrupt = reason
-            self._task.cancel()
+            return error
+        except Exception:  # a fault of ours: the caller gets an answer all the same
+            log.exception("request %s failed inside the gateway", self.row.id)
+            return GatewayError("internal_error")
+        return None
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -98,26 +113,30 @@ class Exchange:
         self.interrupt(GONE)
 
     async def _interrupted(self) -> None:
-        if self._interrupt is None:
+        row, reason = self.row, self._interrupt
+        if reason is None:
             raise asyncio.CancelledError
         if self._task is not None:
             self._task.uncancel()
-        if self._interrupt == GONE:
-            self.row.status = GONE
-            self.row.http_status = self.reply.status
-        else:
-            await self._fail(GatewayError(self._interrupt, retry_after=1.0))
+        if reason != GONE:
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._fail(GatewayError(reason, retry_after=1.0))
+            return
+        row.http_status = self.reply.status
+        if self.attempt is not None and self.attempt.complete:
+            # Some clients close at the last word, before the stream's own end.
+            row.status = "ok"
+        elif not row.reason:
+            row.status = GONE
 
     async def _accept(self) -> Payload | None:
         """Read and check the body; None where the caller left before it was whole."""
-        gateway, incoming = self.gateway, self.incoming
-        check_body(incoming, gateway.bodies)
-        self._booked = gateway.bodies.take(incoming.length or 0)
-        body = await read_body(self._receive, gateway.bodies.most_body)
+        if self.gateway.stopping:
+            raise GatewayError("shutting_down", retry_after=1.0)
+        check_body(self.incoming, self.gateway.bodies)
+        body = await read_body(self._receive, self._booking)
         if body is None:
             return None
-        if incoming.length is None:
-            self._booked = gateway.bodies.take(len(body))
         self.row.bytes_in = len(body)
         payload = parse(body, self.operation)
         self.payload = payload
@@ -132,7 +151,9 @@ class Exchange:
         model = gateway.fleet.models.get(payload.model)
         if model is None:
             raise GatewayError(
-                "model_not_found", f"The model '{payload.model}' does not exist.", param="model"
+                "model_not_found",
+                f"The model '{payload.model[:MOST_NAME]}' does not exist.",
+                param="model",
             )
         if business.models is not None and payload.model not in business.models:
             raise GatewayError(
@@ -196,11 +217,13 @@ class Exchange:
         row.dispatched = row.dispatched or placed.at
         row.queue_wait_ms = placed.waited / 1e6
         row.replica = facts.name
-        attempt = Attempt(placed, payload, self.operation, self._usage, self.reply)
+        # What an attempt that failed reported is nobody's debt: each begins from nothing.
+        attempt = Attempt(placed, payload, self.operation, Usage(), self.reply)
         attempt.on_content = self._content_out
         attempt.touched = asyncio.get_running_loop().time()
         row.served_model = attempt.served
         self.attempt = attempt
+        self._usage = attempt.usage
         response = await self.gateway.upstream.post(
             facts,
             attempt.adapter,

@@ -1,5 +1,6 @@
 """What a caller sends besides the body: who it is, and what it claims."""
 
+import re
 from dataclasses import dataclass, field
 
 from metering.core.facts import AccessSnapshot, BusinessFacts, KeyFacts
@@ -10,12 +11,12 @@ from .asgi_types import Headers, Receive
 from .errors import GatewayError
 
 MOST_CLIENT_ID = 128
+TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
 @dataclass(slots=True)
 class Incoming:
-    """The headers that Fairlane understands, each once, as text. Names come in lower case;
-    an ``x-`` before a name is cut off."""
+    """The headers that Fairlane understands, each once, as text."""
 
     authorization: str = ""
     api_key: str = ""
@@ -35,11 +36,10 @@ def read_headers(headers: Headers) -> Incoming:
     """Pick out what counts. Of two claims the one that asks for less holds; two different
     credentials are none."""
     found = Incoming()
-    for raw_name, raw_value in headers:
-        name = raw_name.decode("latin-1").lower().removeprefix("x-")
+    for name, value in headers:
         setter = SETTERS.get(name)
         if setter is not None:
-            setter(found, raw_value.decode("latin-1").strip())
+            setter(found, value.decode("latin-1").strip())
     return found
 
 
@@ -69,10 +69,10 @@ def _length(found: Incoming, value: str) -> None:
 
 
 def _trace(found: Incoming, value: str) -> None:
-    found.trace.append(("traceparent", value))
-    parts = value.split("-")
-    if len(parts) >= 4 and len(parts[1]) == 32:
-        found.trace_id = parts[1]
+    match = TRACEPARENT.fullmatch(value)
+    if match is not None and not found.trace_id:
+        found.trace.append(("traceparent", value))
+        found.trace_id = match[1]
 
 
 def _credential(found: Incoming, value: str) -> None:
@@ -101,23 +101,29 @@ def _content_encoding(found: Incoming, value: str) -> None:
 
 
 def _tracestate(found: Incoming, value: str) -> None:
-    found.trace.append(("tracestate", value))
+    if value.isprintable() and value.isascii():
+        found.trace.append(("tracestate", value))
 
 
-SETTERS = {
-    "authorization": _authorization,
-    "api-key": _api_key,
-    "tier-credential": _credential,
-    "biz-tag": _biz_tag,
-    "priority": _claim,
-    "realtime": _realtime,
-    "request-id": _request_id,
-    "content-type": _content_type,
-    "content-encoding": _content_encoding,
-    "content-length": _length,
-    "traceparent": _trace,
-    "tracestate": _tracestate,
+# HTTP's own, under these names and no others.
+PLAIN = {
+    b"authorization": _authorization,
+    b"content-type": _content_type,
+    b"content-encoding": _content_encoding,
+    b"content-length": _length,
+    b"traceparent": _trace,
+    b"tracestate": _tracestate,
 }
+# Fairlane's own, understood with and without an ``x-``.
+OWN = {
+    b"api-key": _api_key,
+    b"tier-credential": _credential,
+    b"biz-tag": _biz_tag,
+    b"priority": _claim,
+    b"realtime": _realtime,
+    b"request-id": _request_id,
+}
+SETTERS = {**PLAIN, **OWN, **{b"x-" + name: setter for name, setter in OWN.items()}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +140,8 @@ def authenticate(incoming: Incoming, access: AccessSnapshot, pepper: bytes, now:
     key = incoming.api_key
     if incoming.authorization:
         scheme, _, rest = incoming.authorization.partition(" ")
-        key = rest.strip() if scheme.lower() == "bearer" else ""
+        bearer = rest.strip() if scheme.lower() == "bearer" else ""
+        key = bearer if key in ("", bearer) else ""
     if not key.startswith(KEY_PREFIX) or incoming.credential:
         raise GatewayError("invalid_api_key")
     facts = access.keys.get(digest(key, pepper))
@@ -164,20 +171,37 @@ class BodyBudget:
         self.most_held = most_held
         self.held = 0
 
-    def take(self, size: int) -> int:
-        """Book ``size`` bytes; returns what was booked. Raises 413 or 429."""
+    def check(self, size: int) -> None:
+        """Raise 413 for a body of this size, however it came to be known."""
         if size > self.most_body:
             raise GatewayError("body_too_large", f"The body may have {self.most_body} bytes.")
-        if size < self.COUNTED_FROM:
-            return 0
-        if self.held + size > self.most_held:
-            raise GatewayError("backpressure", retry_after=1.0)
-        self.held += size
-        return size
 
-    def give_back(self, booked: int) -> None:
-        """Undo one ``take``."""
-        self.held -= booked
+
+class Booking:
+    """One body's part of the budget. It grows as bytes arrive, so that a caller who only
+    announces a body holds nothing."""
+
+    __slots__ = ("_budget", "_size")
+
+    def __init__(self, budget: BodyBudget) -> None:
+        self._budget = budget
+        self._size = 0
+
+    def grow(self, size: int) -> None:
+        """The body has ``size`` bytes so far. Raises 413 or 429."""
+        budget = self._budget
+        budget.check(size)
+        if size < budget.COUNTED_FROM:
+            return
+        if budget.held + size - self._size > budget.most_held:
+            raise GatewayError("backpressure", retry_after=1.0)
+        budget.held += size - self._size
+        self._size = size
+
+    def release(self) -> None:
+        """The body is no longer held. Safe to call twice."""
+        self._budget.held -= self._size
+        self._size = 0
 
 
 def check_body(incoming: Incoming, budget: BodyBudget) -> None:
@@ -187,28 +211,20 @@ def check_body(incoming: Incoming, budget: BodyBudget) -> None:
     kind = incoming.content_type
     if kind and kind != "application/json" and not kind.endswith("+json"):
         raise GatewayError("invalid_request", "The content type must be application/json.")
-    if incoming.length is not None and incoming.length > budget.most_body:
-        raise GatewayError("body_too_large", f"The body may have {budget.most_body} bytes.")
+    budget.check(incoming.length or 0)
 
 
-async def read_body(receive: Receive, most: int) -> bytes | None:
+async def read_body(receive: Receive, booking: Booking) -> bytes | None:
     """The whole body, or None where the caller left. Raises 413 as soon as it is too long."""
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        return None
-    body: bytes = message.get("body", b"")
-    if not message.get("more_body"):
-        if len(body) > most:
-            raise GatewayError("body_too_large", f"The body may have {most} bytes.")
-        return bytes(body)
-    parts, size = [body], len(body)
+    parts: list[bytes] = []
+    size = 0
     while True:
-        if size > most:
-            raise GatewayError("body_too_large", f"The body may have {most} bytes.")
-        if not message.get("more_body"):
-            return b"".join(parts)
         message = await receive()
         if message["type"] == "http.disconnect":
             return None
-        parts.append(message.get("body", b""))
-        size += len(parts[-1])
+        part: bytes = message.get("body", b"")
+        size += len(part)
+        booking.grow(size)
+        parts.append(part)
+        if not message.get("more_body"):
+            return bytes(part) if len(parts) == 1 else b"".join(parts)

@@ -60,7 +60,9 @@ class Payload:
         return _encode(merged)
 
     def _unambiguous(self) -> bool:
-        return self.raw.count(b'"model"') <= 1
+        """Whether no other reader can take another model from the body than we do: the key
+        stands there once, and not in escapes (its letters are U+0064 to U+006F)."""
+        return self.raw.count(b'"model"') <= 1 and b"\\u006" not in self.raw
 
 
 def invalid(message: str, param: str | None = None) -> GatewayError:
@@ -68,7 +70,12 @@ def invalid(message: str, param: str | None = None) -> GatewayError:
     return GatewayError("invalid_request", message, param=param)
 
 
-def _value(fields: Fields, name: str, kind: type, what: str) -> Any:
+def is_null(raw: msgspec.Raw) -> bool:
+    """Whether a raw value is JSON's null."""
+    return memoryview(raw).nbytes == 4 and bytes(raw) == b"null"
+
+
+def _value(fields: Fields, name: str, kind: Any, what: str) -> Any:
     """A field of the JSON type ``kind``; None where absent or null."""
     raw = fields.get(name)
     if raw is None:
@@ -102,15 +109,12 @@ def parse(body: bytes, operation: str) -> Payload:
     if not model:
         raise invalid("You must provide a 'model'.", "model")
     for name in REQUIRED[operation]:
-        if name not in fields or memoryview(fields[name]) == b"null":
+        if name not in fields or is_null(fields[name]):
             raise invalid(f"You must provide '{name}'.", name)
     if operation == "chat" and memoryview(fields["messages"])[0] != ord("["):
         raise invalid("'messages' must be an array.", "messages")
     counts = {name: _count(fields, name) for name in COUNTS if name in fields}
-    options = _value(fields, "stream_options", dict, "an object") or {}
-    include = options.get("include_usage")
-    if include is not None and not isinstance(include, bool):
-        raise invalid("'stream_options.include_usage' must be true or false.", "stream_options")
+    options: Fields = _value(fields, "stream_options", Fields, "an object") or {}
     prompt = sum(memoryview(fields[name]).nbytes for name in REQUIRED[operation])
     output = counts.get("max_completion_tokens") or counts.get("max_tokens")
     return Payload(
@@ -118,7 +122,7 @@ def parse(body: bytes, operation: str) -> Payload:
         fields=fields,
         model=model,
         stream=bool(_value(fields, "stream", bool, "true or false")) and operation != "embeddings",
-        include_usage=bool(include),
+        include_usage=bool(_value(options, "include_usage", bool, "true or false")),
         service_tier=_value(fields, "service_tier", str, "a string") or "",
         prompt_tokens=max(1, prompt // BYTES_PER_TOKEN),
         output_tokens=0 if operation == "embeddings" else (output or OUTPUT_GUESS),

@@ -1,7 +1,7 @@
 """One attempt: a request sent to a replica, its answer carried to the caller."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,17 +12,27 @@ from scheduler.calls import Placed
 from scheduler.core.events import Fault
 from scheduler.engines import Engine, engine
 
-from .answer import MOST_ANSWER_BYTES, Assembler, client_error, error_message, read_plain
+from .answer import (
+    MOST_ANSWER_BYTES,
+    Assembler,
+    UnreadableAnswerError,
+    client_error,
+    error_message,
+    read_plain,
+)
 from .errors import GatewayError
-from .payload import Payload
+from .naming import model_renamer
+from .payload import Payload, is_null
 from .reply import Reply
-from .sse import FINISH, EventTooLongError, Tap, model_renamer
+from .sse import EventTooLongError, Tap
 from .upstream import AttemptFailedError
 from .usage import Usage
 
 PASSED_ON = frozenset({400, 413, 422})
 BUSY = frozenset({429, 503})
 MOST_ERROR_BYTES = 1024 * 1024
+# aiohttp's parser errors, when a body goes wrong half-way, are no ClientError.
+BROKEN = (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError, ValueError)
 # What a plain answer put together from a stream could not show rightly.
 NOT_ASSEMBLED = frozenset({"logprobs", "top_logprobs", "prompt_logprobs", "best_of", "echo"})
 
@@ -35,7 +45,9 @@ class StreamBrokenError(Exception):
 
 @dataclass(slots=True)
 class Attempt:
-    """What is sent, and what came back so far. ``touched`` is loop time of the last byte."""
+    """What is sent, and what came back so far. ``touched`` is loop time of the last byte,
+    ``answering`` whether there was one; ``sent`` whether the caller got any of it, and
+    ``complete`` whether it was all there is."""
 
     placed: Placed
     payload: Payload
@@ -47,7 +59,9 @@ class Attempt:
     streamed: bool = field(init=False)
     tokens: int = 0
     touched: float = 0.0
+    answering: bool = False
     sent: bool = False
+    complete: bool = False
     on_content: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
@@ -74,7 +88,7 @@ class Attempt:
         if self.streamed and not payload.include_usage:
             given = payload.fields.get("stream_options")
             known: dict[str, Any] = {}
-            if given is not None and memoryview(given) != b"null":
+            if given is not None and not is_null(given):
                 known = dict(_options(given))
             changes["stream_options"] = {**known, "include_usage": True}
         without = ("priority",) if "priority" in payload.keys and "priority" not in changes else ()
@@ -101,18 +115,23 @@ class Attempt:
         fault = Fault.BUSY if status in BUSY else Fault.ERROR
         raise AttemptFailedError(fault, "upstream_error", f"the model server answered {status}")
 
-    async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
-        parts, size = [], 0
+    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+        """The body as it comes. Raises AttemptFailedError or StreamBrokenError."""
+        clock = asyncio.get_running_loop().time
         try:
             while chunk := await response.content.readany():
-                parts.append(chunk)
-                size += len(chunk)
-                if size > most:
-                    raise AttemptFailedError(
-                        Fault.ERROR, "upstream_error", "the answer is too long"
-                    )
-        except (aiohttp.ClientError, OSError) as error:
-            raise AttemptFailedError(Fault.ERROR, "upstream_error", "broke off") from error
+                self.touched, self.answering = clock(), True
+                yield chunk
+        except BROKEN as error:
+            raise self._broken("the model server broke off") from error
+
+    async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
+        parts, size = [], 0
+        async for chunk in self._chunks(response):
+            parts.append(chunk)
+            size += len(chunk)
+            if size > most:
+                raise self._broken("the model server's answer is too long")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _plain(self, response: aiohttp.ClientResponse) -> None:
@@ -130,17 +149,18 @@ class Attempt:
             rename=model_renamer(self.served, payload.model),
         )
         try:
-            last = await self._pump(response, tap, assembler)
+            await self._pump(response, tap, assembler)
         except EventTooLongError:
             raise self._broken("an event of the model server is too long") from None
-        except (aiohttp.ClientError, OSError) as error:
-            raise self._broken("the model server broke off") from error
+        except UnreadableAnswerError as error:
+            raise self._broken(f"the model server failed: {error}") from error
         if tap.error is not None:
             message = error_message(tap.error, self.served, payload.model)
             raise self._broken(message or "the model server failed")
-        if not (tap.done or self.usage.reported or FINISH.search(last)):
+        if not tap.complete:
             raise self._broken("the model server's stream ended early")
         if assembler is None:
+            self.complete = True
             await self.reply.end()
         else:
             self.on_content()
@@ -148,24 +168,28 @@ class Attempt:
 
     async def _pump(
         self, response: aiohttp.ClientResponse, tap: Tap, assembler: Assembler | None
-    ) -> bytes:
-        """Move events until the stream is done; returns the last that were moved."""
-        clock, reply, last = asyncio.get_running_loop().time, self.reply, b""
-        while not tap.done and (chunk := await response.content.readany()):
-            self.touched = clock()
-            events = tap.feed(chunk)
-            self.tokens = tap.tokens
-            if not events:
-                continue
-            last = events
-            if assembler is not None:
-                assembler.feed(events)
-                continue
-            if not self.sent and b"data:" in events:
-                self.sent = True
-                self.on_content()
-            await reply.event(events)
-        return last
+    ) -> None:
+        """Move events until the stream is done."""
+        async for chunk in self._chunks(response):
+            await self._move(tap.feed(chunk), tap, assembler)
+            if tap.done:
+                return
+        await self._move(tap.finish(), tap, assembler)
+
+    async def _move(self, events: bytes, tap: Tap, assembler: Assembler | None) -> None:
+        self.tokens = tap.tokens
+        if not events:
+            return
+        if assembler is not None:
+            assembler.feed(events)
+            return
+        if not self.sent:
+            if b"data:" not in events:
+                # An engine's heartbeat before its first word: another may yet have to answer.
+                return
+            self.sent = True
+            self.on_content()
+        await self.reply.event(events)
 
     def _broken(self, detail: str) -> Exception:
         """Another replica may try while nothing has gone out; later only an error is left."""

@@ -23,6 +23,7 @@ class Reply:
         "bytes_out",
         "commented",
         "ended",
+        "sending",
         "started",
         "status",
     )
@@ -33,6 +34,7 @@ class Reply:
         self._lock: asyncio.Task[None] | None = None
         self.started = False
         self.ended = False
+        self.sending = False
         self.commented = 0.0
         self.status = 0
         self.bytes_out = 0
@@ -43,7 +45,8 @@ class Reply:
         """A whole JSON answer; as one event where a stream has begun."""
         await self._settle()
         if self.started:
-            await self.event(b"data: " + body + b"\n\n")
+            # Outside its strings JSON may have line ends; an event's data may not.
+            await self.event(b"data: " + b" ".join(body.splitlines()) + b"\n\n")
             await self.end()
             return
         self.started = self.ended = True
@@ -58,7 +61,10 @@ class Reply:
         if not self.started:
             await self._begin()
         self.bytes_out += len(events)
+        # Waits as long as the caller does not read: that is what bounds memory.
+        self.sending = True
         await self._send({"type": "http.response.body", "body": events, "more_body": True})
+        self.sending = False
 
     async def end(self) -> None:
         """The stream is complete."""
@@ -80,7 +86,7 @@ class Reply:
 
     def comment(self, text: str, now: float) -> None:
         """A comment line that keeps the connection alive; no part of the answer."""
-        if self.ended or self._lock is not None:
+        if self.ended or (self._lock is not None and not self._lock.done()):
             return
         self.commented = now
         self._lock = asyncio.get_running_loop().create_task(self._comment(text))

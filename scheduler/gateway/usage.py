@@ -20,12 +20,23 @@ class Reported(msgspec.Struct):
 
 
 class Answer(msgspec.Struct):
-    """The fields of a plain answer or a stream's event that Fairlane looks at."""
+    """The fields of a plain answer or a stream's event that Fairlane looks at.
 
+    ``error`` is empty where there is none: a Raw in a union with None takes nothing but null.
+    """
+
+    object: str | None = None
     model: str | None = None
     usage: Reported | None = None
     choices: list[msgspec.Raw] | None = None
-    error: msgspec.Raw | None = None
+    error: msgspec.Raw = msgspec.Raw()
+
+    def failure(self, payload: bytes) -> bytes | None:
+        """The error object in ``payload``, of which this is the reading; None: no error.
+        vLLM once sent the error's own fields at the top."""
+        if memoryview(self.error).nbytes and bytes(self.error) != b"null":
+            return bytes(self.error)
+        return payload if self.object == "error" else None
 
 
 read_answer = msgspec.json.Decoder(Answer).decode

@@ -5,7 +5,8 @@ import contextlib
 import socket
 import time
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 
 import httpx
 from channels.layers import InMemoryChannelLayer
@@ -16,25 +17,37 @@ from metering.core.facts import BusinessFacts
 from metering.core.usage import UsageRow
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
+from scheduler.gateway.asgi_types import Receive, Scope, Send
 from scheduler.runtime import Runtime
 from scheduler.testing import Memory, MemoryUsage
+
+from .raw import CHAT, RawClient, raw
 
 KEY = "fl_live_ownerkeyownerkeyownerkey"
 URGENT_KEY = "fl_live_urgentkeyurgentkeyurgent"
 LOW_KEY = "fl_live_lowkeylowkeylowkeylowkeylo"
+
+Body = dict[str, object]
 
 
 class WallClock:
     """The machine's clock."""
 
     def now(self) -> int:
+        """Nanoseconds since the epoch."""
         return time.time_ns()
 
 
 def free_port() -> int:
+    """A port that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def chat_body(prompt: str = "hello", **more: object) -> Body:
+    """The body of a chat call."""
+    return {"model": "chat", "messages": [{"role": "user", "content": prompt}], **more}
 
 
 @dataclass
@@ -48,31 +61,44 @@ class Gate:
     client: httpx.AsyncClient
 
     def headers(self, key: str = KEY) -> dict[str, str]:
+        """What authenticates a caller."""
         return {"authorization": f"Bearer {key}"}
 
-    async def chat(self, *, key: str = KEY, headers: dict[str, str] | None = None, **body: object):
+    async def chat(
+        self,
+        prompt: str = "hello",
+        *,
+        key: str = KEY,
+        headers: dict[str, str] | None = None,
+        **body: object,
+    ) -> httpx.Response:
         """One plain chat call."""
-        body = {"model": "chat", "messages": [{"role": "user", "content": "hello"}], **body}
-        return await self.client.post(
-            "/v1/chat/completions", json=body, headers={**self.headers(key), **(headers or {})}
-        )
+        given = {**self.headers(key), **(headers or {})}
+        return await self.client.post(CHAT, json=chat_body(prompt, **body), headers=given)
 
-    def stream(self, *, key: str = KEY, headers: dict[str, str] | None = None, **body: object):
+    def stream(
+        self,
+        prompt: str = "hello",
+        *,
+        key: str = KEY,
+        headers: dict[str, str] | None = None,
+        **body: object,
+    ) -> AbstractAsyncContextManager[httpx.Response]:
         """A streamed chat call, as httpx's context manager."""
-        body = {
-            "model": "chat",
-            "messages": [{"role": "user", "content": "hello"}],
-            "stream": True,
-            **body,
-        }
-        return self.client.stream(
-            "POST",
-            "/v1/chat/completions",
-            json=body,
-            headers={**self.headers(key), **(headers or {})},
-        )
+        given = {**self.headers(key), **(headers or {})}
+        whole = chat_body(prompt, stream=True, **body)
+        return self.client.stream("POST", CHAT, json=whole, headers=given)
 
-    async def until(self, condition: Callable[[], bool], within: float = 5.0) -> float:
+    async def streamed(self, prompt: str = "hello", *, key: str = KEY, **body: object) -> bytes:
+        """The bytes of a whole streamed call."""
+        async with self.stream(prompt, key=key, headers=None, **body) as response:
+            return await response.aread()
+
+    def raw(self) -> AbstractAsyncContextManager[RawClient]:
+        """A bare connection to the gateway."""
+        return raw(self.url)
+
+    async def until(self, condition: Callable[[], object], within: float = 5.0) -> float:
         """Wait for a condition; returns the seconds it took, fails when it takes too long."""
         start = time.monotonic()
         while not condition():
@@ -84,7 +110,35 @@ class Gate:
     async def rows(self, count: int, within: float = 5.0) -> list[UsageRow]:
         """The usage rows, as soon as there are ``count``."""
         await self.until(lambda: len(self.usage.rows) >= count, within)
+        assert len(self.usage.rows) == count
         return self.usage.rows
+
+    async def row(self) -> UsageRow:
+        """The only usage row."""
+        return (await self.rows(1))[0]
+
+    def tell_policy(self, policy: Policy) -> None:
+        """Other rules from now on."""
+        self.memory.rules = policy
+        self.memory.tell("policy")
+
+    @property
+    def running(self) -> int:
+        """Requests that hold a slot."""
+        return sum(replica.running for replica in self.runtime.scheduler.state.replicas.values())
+
+    @property
+    def queued(self) -> int:
+        """Requests that wait for one."""
+        return sum(self.runtime.scheduler.state.lane_queued)
+
+    @property
+    def open_connections(self) -> int:
+        """Connections to replicas that are in use."""
+        session = self.runtime.gateway.upstream._session
+        assert session is not None
+        assert session.connector is not None
+        return len(session.connector._acquired)
 
     @property
     def idle(self) -> bool:
@@ -99,6 +153,7 @@ class Gate:
             and state.lane_queued == [0, 0, 0]
             and state.lane_running == [0, 0, 0]
             and self.runtime.gateway.bodies.held == 0
+            and self.open_connections == 0
         )
 
 
@@ -109,16 +164,27 @@ def replica(
     engine: str = "vllm",
     slots: int = 4,
     served: str = "chat",
-    **more: object,
+    token_file: str = "",
+    engine_priority: bool = False,
 ) -> ReplicaFacts:
     """A replica that serves public model ``chat`` under the name ``served``."""
-    return ReplicaFacts(name, url, engine, "pool", slots, models={"chat": served}, **more)
+    return ReplicaFacts(
+        name,
+        url,
+        engine,
+        "pool",
+        slots,
+        models={"chat": served},
+        token_file=token_file,
+        engine_priority=engine_priority,
+    )
 
 
 def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
     """Three businesses, one a lane (P1 is the default key's), one model, the replicas."""
     memory = Memory()
-    memory.business(BusinessFacts("owner", grade="premium", ceiling=1, tags={"team-a"}), KEY)
+    owner = BusinessFacts("owner", grade="premium", ceiling=1, tags=frozenset({"team-a"}))
+    memory.business(owner, KEY)
     memory.business(
         BusinessFacts("urgent", grade="vip", ceiling=0, realtime="high", billing_sla=True),
         URGENT_KEY,
@@ -132,11 +198,32 @@ def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
     return memory
 
 
+def limits(
+    *,
+    connect_ms: int = 2000,
+    first_byte_ms: int = 60_000,
+    idle_ms: int = 60_000,
+    header_hold_s: float = 10.0,
+    keepalive_s: float = 15.0,
+) -> Policy:
+    """The default policy with other time limits."""
+    policy = Policy()
+    failover = replace(
+        policy.failover, connect_ms=connect_ms, first_byte_ms=first_byte_ms, idle_ms=idle_ms
+    )
+    return replace(policy, failover=failover, header_hold_s=header_hold_s, keepalive_s=keepalive_s)
+
+
 @contextlib.asynccontextmanager
 async def gate(
-    memory: Memory, *, max_body: int = 1024 * 1024, metrics_token: str = "", grace: float = 2.0
+    memory: Memory,
+    *,
+    max_body: int = 1024 * 1024,
+    metrics_token: str = "",
+    grace: float = 2.0,
+    allowed: Callable[[str], bool] = lambda address: True,
 ) -> AsyncIterator[Gate]:
-    """Run a gateway on a free port until the block ends; it must be at rest by then."""
+    """Run a gateway on a free port until the block ends; it must come to rest by then."""
     usage = MemoryUsage()
     runtime = Runtime(
         clock=WallClock(),
@@ -149,11 +236,11 @@ async def gate(
         pepper=memory.pepper,
         max_body=max_body,
         metrics_token=metrics_token,
-        address_allowed=lambda address: True,
+        address_allowed=allowed,
         url_allowed=lambda url: True,
     )
 
-    async def app(scope, receive, send):
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
             await runtime.gateway(scope, receive, send)
 
@@ -170,9 +257,10 @@ async def gate(
         await _listening(port)
         try:
             yield running
+            await running.until(lambda: running.idle)
         finally:
             await runtime.stop(grace)
-            server.stop()
+            server.stop()  # type: ignore[no-untyped-call]
             await serving
 
 
