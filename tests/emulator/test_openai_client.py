@@ -1,6 +1,8 @@
 """The official client runs against it unchanged."""
 
+import contextlib
 import math
+from collections.abc import AsyncIterator
 
 import openai
 import pytest
@@ -12,12 +14,23 @@ from scheduler.emulator.tokens import tokenize
 
 from .servers import ASK, PROMPT, served
 
+
+@contextlib.asynccontextmanager
+async def client() -> AsyncIterator[openai.AsyncOpenAI]:
+    """The client of a running emulator."""
+    async with (
+        served() as server,
+        openai.AsyncOpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0) as found,
+    ):
+        yield found
+
+
 MESSAGES: list[openai.types.chat.ChatCompletionMessageParam] = [{"role": "user", "content": ASK}]
 
 
 async def test_chat() -> None:
-    async with served() as server:
-        answer = await server.openai.chat.completions.create(model=DEFAULT_MODEL, messages=MESSAGES)
+    async with client() as api:
+        answer = await api.chat.completions.create(model=DEFAULT_MODEL, messages=MESSAGES)
     choice = answer.choices[0]
     assert choice.message.content == expected_text(PROMPT)
     assert choice.finish_reason == "stop"
@@ -31,8 +44,8 @@ async def test_chat() -> None:
 @pytest.mark.parametrize("usage", [True, False])
 async def test_chat_streamed(usage: bool) -> None:
     text, usages = "", 0
-    async with served() as server:
-        events = await server.openai.chat.completions.create(
+    async with client() as api:
+        events = await api.chat.completions.create(
             model=DEFAULT_MODEL,
             messages=MESSAGES,
             stream=True,
@@ -48,22 +61,20 @@ async def test_chat_streamed(usage: bool) -> None:
 
 async def test_completions() -> None:
     prompt = tokenize("Once upon a time")
-    async with served() as server:
-        answer = await server.openai.completions.create(
+    async with client() as api:
+        answer = await api.completions.create(
             model=DEFAULT_MODEL, prompt="Once upon a time", max_tokens=12
         )
-        by_ids = await server.openai.completions.create(
-            model=DEFAULT_MODEL, prompt=prompt, max_tokens=12
-        )
+        by_ids = await api.completions.create(model=DEFAULT_MODEL, prompt=prompt, max_tokens=12)
     assert answer.choices[0].text == by_ids.choices[0].text == expected_text(prompt, 12)
     assert answer.choices[0].finish_reason == "length"
 
 
 async def test_embeddings_in_both_encodings() -> None:
-    async with served() as server:
+    async with client() as api:
         # The client asks for base64 unless told otherwise and decodes it itself.
-        packed = await server.openai.embeddings.create(model=DEFAULT_MODEL, input=["a", "b c"])
-        plain = await server.openai.embeddings.create(
+        packed = await api.embeddings.create(model=DEFAULT_MODEL, input=["a", "b c"])
+        plain = await api.embeddings.create(
             model=DEFAULT_MODEL, input="b c", encoding_format="float"
         )
     assert [len(entry.embedding) for entry in packed.data] == [64, 64]
@@ -74,8 +85,8 @@ async def test_embeddings_in_both_encodings() -> None:
 
 
 async def test_models() -> None:
-    async with served() as server:
-        models = [model async for model in server.openai.models.list()]
+    async with client() as api:
+        models = [model async for model in api.models.list()]
     assert [model.id for model in models] == [DEFAULT_MODEL]
     assert models[0].owned_by == "fairlane-emulator"
 
@@ -84,8 +95,8 @@ async def test_an_unknown_model_and_a_long_prompt() -> None:
     long: list[openai.types.chat.ChatCompletionMessageParam] = [
         {"role": "user", "content": "word " * 9000}
     ]
-    async with served() as server:
+    async with client() as api:
         with pytest.raises(openai.NotFoundError, match="does not exist"):
-            await server.openai.chat.completions.create(model="other", messages=MESSAGES)
+            await api.chat.completions.create(model="other", messages=MESSAGES)
         with pytest.raises(openai.BadRequestError, match="maximum context length is 8192"):
-            await server.openai.chat.completions.create(model=DEFAULT_MODEL, messages=long)
+            await api.chat.completions.create(model=DEFAULT_MODEL, messages=long)
