@@ -1,6 +1,7 @@
 """What the metering services refuse.
 
     RefusedError
+     ├── CredentialRequestError
      └── KeyRequestError
 
 Each kind says once, as class attributes, which code and status it has wherever it surfaces.
@@ -18,3 +19,9 @@ class KeyRequestError(RefusedError):
     """A key that cannot be made or replaced as asked."""
 
     code = "invalid_key_request"
+
+
+class CredentialRequestError(RefusedError):
+    """A tier credential that cannot be issued or narrowed as asked."""
+
+    code = "invalid_credential_request"

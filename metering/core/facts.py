@@ -8,6 +8,21 @@ LANES = ("P0", "P1", "P2")
 
 
 @dataclass(frozen=True, slots=True)
+class Rates:
+    """How fast requests may come and tokens be used; None is unlimited, 0 blocks.
+
+    ``burst`` requests at once (None: one second's worth) at ``requests_per_s`` in the long run.
+    """
+
+    requests_per_s: float | None = None
+    burst: int | None = None
+    tokens_per_min: int | None = None
+
+
+UNLIMITED = Rates()
+
+
+@dataclass(frozen=True, slots=True)
 class BusinessFacts:
     """A business as the gateway and the core see it.
 
@@ -28,6 +43,7 @@ class BusinessFacts:
     running: int | None = None
     queued: int | None = None
     suspended: bool = False
+    rates: Rates = UNLIMITED
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +61,32 @@ class KeyFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class CredentialFacts:
+    """A tier credential that may be used from ``not_before`` until ``expires`` (ns since the
+    epoch). ``parent`` is the id of the credential that it was narrowed from, if any; ``rates``
+    are its own, beside the business's, where it is the bearer itself."""
+
+    jti: str
+    business: str
+    grade: str
+    ceiling: int
+    models: frozenset[str] | None
+    svc: str
+    not_before: int
+    expires: int
+    parent: str = ""
+    rates: Rates = UNLIMITED
+
+
+@dataclass(frozen=True, slots=True)
 class AccessSnapshot:
-    """Everyone who may call, at one version. Revoked keys are not in it."""
+    """Everyone who may call, at one version. Revoked keys and credentials are not in it.
+
+    ``credentials`` are by id, ``signing_keys`` (raw Ed25519 public keys, 32 bytes) by key id.
+    """
 
     version: int = 0
     businesses: Mapping[str, BusinessFacts] = field(default_factory=dict)
     keys: Mapping[bytes, KeyFacts] = field(default_factory=dict, repr=False)
+    credentials: Mapping[str, CredentialFacts] = field(default_factory=dict)
+    signing_keys: Mapping[str, bytes] = field(default_factory=dict)

@@ -42,3 +42,4 @@ class UsageRow:
     bytes_in: int = 0
     bytes_out: int = 0
     trace_id: str = ""
+    credential: str = ""

@@ -2,6 +2,7 @@
 
 from .audit import AuditEntry, ChangeVersion
 from .business import Business, Grade, Lane, Membership, Quota, Realtime
+from .credentials import CredentialQuota, SigningKey, TierCredential
 from .keys import ApiKey
 from .usage import UsageRecord
 
@@ -10,10 +11,13 @@ __all__ = [
     "AuditEntry",
     "Business",
     "ChangeVersion",
+    "CredentialQuota",
     "Grade",
     "Lane",
     "Membership",
     "Quota",
     "Realtime",
+    "SigningKey",
+    "TierCredential",
     "UsageRecord",
 ]

@@ -25,6 +25,15 @@ class AuditEntry(models.Model):
     class Meta:
         ordering = ["-pk"]
         verbose_name_plural = "audit entries"
+        constraints = [
+            # Callers cause these, thousands a second if they like: one row for a business and
+            # minute (the target), whichever process counts.
+            models.UniqueConstraint(
+                fields=["business", "target"],
+                condition=models.Q(action="priority.escalation"),
+                name="audit_one_escalation_a_minute",
+            ),
+        ]
 
     def __str__(self) -> str:
         return f"{self.action} {self.target}"

@@ -29,6 +29,8 @@ class UsageRecord(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     business = models.CharField(max_length=63)
     key_prefix = models.CharField(max_length=16, blank=True)
+    # The id of the tier credential, where one was shown.
+    credential = models.CharField(max_length=36, blank=True, default="")
     client_request_id = models.CharField(max_length=128, blank=True)
     operation = models.CharField(max_length=32)
     stream = models.BooleanField(default=False)

@@ -6,18 +6,20 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Q
 from django.utils import timezone
 
-from metering.core.facts import LANES, AccessSnapshot, BusinessFacts, KeyFacts
+from metering.core.facts import LANES, UNLIMITED, AccessSnapshot, BusinessFacts, KeyFacts, Rates
 from metering.models import ApiKey, Business, ChangeVersion, Quota
+from metering.selectors.credentials import load_credentials, load_signing_keys
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def load_access() -> AccessSnapshot:
-    """Businesses and usable keys, in four queries.
+    """Businesses, usable keys and credentials, in six queries.
 
-    Read without a transaction: the version first, so that what follows is at least that new,
-    and keys before businesses, so that no key is of a business still unknown. Raises
-    django.db.Error when Postgres cannot be read.
+    Read without a transaction: the version first, so that what follows is at least that new;
+    keys and credentials before businesses, so that none is of a business still unknown; and
+    signing keys after the credentials they signed. Raises django.db.Error when Postgres cannot
+    be read.
     """
     version = (
         ChangeVersion.objects.filter(topic=ChangeVersion.Topic.ACCESS)
@@ -30,6 +32,8 @@ def load_access() -> AccessSnapshot:
         .order_by("pk")
         .values_list("digest", "prefix", "business__name", "ceiling", "expires_at")
     )
+    credentials = load_credentials()
+    signing_keys = load_signing_keys()
     businesses = _businesses()
     keys = {}
     for stored, prefix, business, ceiling, expires_at in rows:
@@ -42,7 +46,13 @@ def load_access() -> AccessSnapshot:
                 ceiling=LANES.index(ceiling) if ceiling else None,
                 expires=None if expires_at is None else _ns(expires_at),
             )
-    return AccessSnapshot(version=version or 0, businesses=businesses, keys=keys)
+    return AccessSnapshot(
+        version=version or 0,
+        businesses=businesses,
+        keys=keys,
+        credentials=credentials,
+        signing_keys=signing_keys,
+    )
 
 
 def _businesses() -> dict[str, BusinessFacts]:
@@ -65,7 +75,12 @@ def _facts(row: Business, limit: Quota | None) -> BusinessFacts:
         running=None if limit is None else limit.running,
         queued=None if limit is None else limit.queued,
         suspended=row.suspended_at is not None,
+        rates=UNLIMITED if limit is None else _rates(limit),
     )
+
+
+def _rates(limit: Quota) -> Rates:
+    return Rates(limit.requests_per_s, limit.burst, limit.tokens_per_min)
 
 
 def _names(stored: Sequence[object]) -> frozenset[str]:
