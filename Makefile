@@ -30,7 +30,7 @@ help:
 	@echo 'make up      start Fairlane with its database and demo data (ENGINE=llama, DEMO=0, PORT=8000)'
 	@echo 'make test    the whole test suite (ARGS="-k name" passes options to pytest)'
 	@echo 'make check   format, lint, types, import contracts, migrations, templates'
-	@echo 'make bench   the benchmark tables'
+	@echo 'make bench   the benchmark tables (OUT=dir writes bench.json, ARGS="--only core")'
 
 up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static
 	@exec $(PY) manage.py up --port $(PORT)
@@ -51,7 +51,7 @@ check: $(VENV)/.dev build/.static
 	$(VENV)/bin/djlint --check --lint --quiet templates
 
 bench: $(VENV)/.dev build/.static
-	@$(PY) -m bench
+	@$(PY) -m bench $(if $(OUT),--out '$(OUT)') $(ARGS)
 
 # Locks hold hashes and no index addresses; versions move only where pyproject.toml asks for it
 # (UPGRADE=1 moves all).

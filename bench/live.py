@@ -1,0 +1,170 @@
+"""Section ``live``: what ten people who watch the live page cost the gateway."""
+
+import asyncio
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+
+import websockets
+
+from .installation import installed
+from .machine import BenchError, Cores
+from .process import Server
+from .report import Json, Part, rounded, table
+from .upstream import Upstream
+from .wrk import run, write_script
+
+VIEWERS = 10
+LEAST_PAIRS = 10
+CONNECTIONS = 32
+WARM_S, RATE_S = 3, 4
+JOIN_S = 15.0
+LEAST_RATIO = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """With nobody watching and with all viewers, one after the other: requests per second,
+    and CPU time of the server in microseconds a request."""
+
+    rps_alone: float
+    rps_watched: float
+    us_alone: float
+    us_watched: float
+    frames: int
+
+    @property
+    def ratio(self) -> float:
+        """What is left of the requests per second when all watch."""
+        return self.rps_watched / self.rps_alone
+
+
+class Viewers:
+    """Sockets that read all they get, on a thread of their own, on the load's core."""
+
+    def __init__(self, port: int, sessions: list[str]) -> None:
+        self.frames = 0
+        self._port = port
+        self._sessions = sessions
+        self._joined = threading.Semaphore(0)
+        self._failure: Exception | None = None
+        self._loop = asyncio.new_event_loop()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._thread = threading.Thread(target=self._loop.run_forever, name="viewers")
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """All joined and shown a first frame, until the block ends."""
+        self._thread.start()
+        try:
+            self._loop.call_soon_threadsafe(self._begin)
+            for _ in self._sessions:
+                if not self._joined.acquire(timeout=JOIN_S) or self._failure:
+                    raise BenchError(f"a viewer could not join the live page: {self._failure}")
+            yield
+            if self._failure is not None:
+                raise BenchError(f"a viewer was dropped: {self._failure}")
+        finally:
+            asyncio.run_coroutine_threadsafe(self._end(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def _begin(self) -> None:
+        self._tasks = [self._loop.create_task(self._view(each)) for each in self._sessions]
+
+    async def _end(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _view(self, session: str) -> None:
+        host = f"127.0.0.1:{self._port}"
+        try:
+            async with websockets.connect(
+                f"ws://{host}/ws/live/",
+                origin=websockets.Origin(f"http://{host}"),
+                additional_headers={"Cookie": f"sessionid={session}"},
+                proxy=None,
+            ) as socket:
+                await socket.recv()
+                self._joined.release()
+                async for _ in socket:
+                    self.frames += 1
+        except (OSError, websockets.WebSocketException) as error:
+            self._failure = error
+            self._joined.release()
+
+
+def measure(rounds: int, cores: Cores) -> Part:
+    """Run the section, print its line and return its part of bench.json."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = Path(name)
+        upstream = Upstream(folder, cores)
+        try:
+            upstream.ready()
+            with (
+                installed(upstream.url, cores) as fairlane,
+                fairlane.serving("all") as (server, port),
+            ):
+                script = write_script(folder, fairlane.key)
+                sessions = fairlane.sessions(VIEWERS)
+                found = _interleaved(
+                    server, port, script, sessions, max(rounds, LEAST_PAIRS), cores
+                )
+        finally:
+            upstream.stop()
+    ratio = median(pair.ratio for pair in found)
+    _show(found, ratio)
+    figures: dict[str, Json] = {"viewers": VIEWERS, "ratio": ratio}
+    return {"live": rounded({**figures, "rounds": [asdict(pair) for pair in found]})}
+
+
+def _interleaved(
+    server: Server, port: int, script: Path, sessions: list[str], pairs: int, cores: Cores
+) -> list[Pair]:
+    url = f"http://127.0.0.1:{port}"
+
+    def load(seconds: int = RATE_S) -> tuple[float, float]:
+        before = server.cpu_s()
+        done = run(url, script, connections=CONNECTIONS, seconds=seconds, core=cores.load)
+        return done.rps, (server.cpu_s() - before) * 1e6 / done.requests
+
+    def watched() -> tuple[float, float, int]:
+        viewers = Viewers(port, sessions)
+        with viewers.watching():
+            return *load(), viewers.frames
+
+    load(WARM_S)
+    found = []
+    for number in range(pairs):
+        sys.stderr.write(f"\rbench: live pair {number + 1} of {pairs}")
+        # Turn about, so that a drift of the machine favours neither.
+        if number % 2:
+            (rps, us, frames), (rps_alone, us_alone) = watched(), load()
+        else:
+            (rps_alone, us_alone), (rps, us, frames) = load(), watched()
+        found.append(Pair(rps_alone, rps, us_alone, us, frames))
+    sys.stderr.write("\r" + " " * 40 + "\r")
+    return found
+
+
+def _show(found: list[Pair], ratio: float) -> None:
+    print(f"\nLive page: role all, {VIEWERS} viewers, {len(found)} interleaved pairs")
+    columns = {
+        "requests/s, nobody watching": [pair.rps_alone for pair in found],
+        f"requests/s, {VIEWERS} viewers": [pair.rps_watched for pair in found],
+        "CPU us/request, nobody watching": [pair.us_alone for pair in found],
+        f"CPU us/request, {VIEWERS} viewers": [pair.us_watched for pair in found],
+        "requests/s, ratio of a pair": [pair.ratio for pair in found],
+    }
+    rows: list[list[Json]] = [
+        [name, min(values), median(values), max(values)] for name, values in columns.items()
+    ]
+    print(table(["", "least", "median", "most"], rows))
+    print(f"watched / alone: {ratio:.3f} (wanted: {LEAST_RATIO} or more)")
