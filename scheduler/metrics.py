@@ -1,103 +1,139 @@
 """Prometheus metrics, all under ``fairlane_``. README's table of them is tested."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 from metering.core.usage import UsageRow
 
 MOST_BUSINESSES = 500
 OTHER = "other"
 WAITS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300)
+BOUNDS = (*(str(float(bound)) for bound in WAITS), "+Inf")
 
 
-class Metrics:
+class Counts:
+    """A counter by labels, cheap to raise: made into samples when somebody asks.
+
+    The client library's own counters and histograms take a lock and walk their buckets at
+    each of the ten changes that a request makes; here one event loop makes them all.
+    """
+
+    def __init__(self, name: str, text: str, labels: tuple[str, ...]) -> None:
+        self._name, self._text, self._labels = name, text, labels
+        self._values: dict[tuple[str, ...], float] = {}
+
+    def add(self, amount: float, *labels: str) -> None:
+        """Raise one counter."""
+        self._values[labels] = self._values.get(labels, 0.0) + amount
+
+    def family(self) -> Metric:
+        """All of them as they stand."""
+        found = CounterMetricFamily(self._name, self._text, labels=self._labels)
+        for labels, value in self._values.items():
+            found.add_metric(labels, value)
+        return found
+
+
+class Times:
+    """A histogram of seconds by lane, as cheap."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self._name, self._text = name, text
+        self._counts: dict[str, list[int]] = {}
+        self._sums: dict[str, float] = {}
+
+    def observe(self, lane: str, seconds: float) -> None:
+        """Count one time into its bucket."""
+        counts = self._counts.get(lane)
+        if counts is None:
+            counts = self._counts[lane] = [0] * len(BOUNDS)
+            self._sums[lane] = 0.0
+        counts[bisect_left(WAITS, seconds)] += 1
+        self._sums[lane] += seconds
+
+    def family(self) -> Metric:
+        """All lanes as they stand; a bucket holds what is no longer than its bound."""
+        found = HistogramMetricFamily(self._name, self._text, labels=("lane",))
+        for lane, counts in self._counts.items():
+            buckets, total = [], 0
+            for bound, count in zip(BOUNDS, counts, strict=True):
+                total += count
+                buckets.append((bound, float(total)))
+            found.add_metric((lane,), buckets, self._sums[lane])
+        return found
+
+
+class Metrics(Collector):
     """One process's registry. Labels that come from callers are bounded in number."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self._names: set[str] = set()
-        self._children: dict[tuple[object, ...], Counter | Histogram] = {}
-        registry = self.registry
-        self.queue_depth = Gauge(
-            "fairlane_queue_depth", "Requests waiting.", ["lane"], registry=registry
+        self.queue_depth = self._gauge("queue_depth", "Requests waiting.", "lane")
+        self.running = self._gauge("running", "Requests running.", "lane", "pool")
+        self.replica_state = self._gauge(
+            "replica_state", "1 for the state that the replica is in.", "replica", "state"
         )
-        self.running = Gauge(
-            "fairlane_running", "Requests running.", ["lane", "pool"], registry=registry
+        self.journal_pending = self._gauge(
+            "usage_journal_pending", "Usage rows not yet in Postgres."
         )
-        self.replica_state = Gauge(
-            "fairlane_replica_state",
-            "1 for the state that the replica is in.",
-            ["replica", "state"],
-            registry=registry,
+        self._queue_wait = Times("fairlane_queue_wait_seconds", "Arrival to dispatch.")
+        self._duration = Times(
+            "fairlane_request_duration_seconds", "Arrival to end, of requests that ran."
         )
-        self.journal_pending = Gauge(
-            "fairlane_usage_journal_pending", "Usage rows not yet in Postgres.", registry=registry
+        self._first_token = Times(
+            "fairlane_time_to_first_token_seconds", "Arrival to the first byte of the answer."
         )
-        self._queue_wait = Histogram(
-            "fairlane_queue_wait_seconds",
-            "Arrival to dispatch.",
-            ["lane"],
-            buckets=WAITS,
-            registry=registry,
+        self._requests = Counts(
+            "fairlane_requests", "Requests that ended.", ("business", "lane", "outcome")
         )
-        self._duration = Histogram(
-            "fairlane_request_duration_seconds",
-            "Arrival to end, of requests that ran.",
-            ["lane"],
-            buckets=WAITS,
-            registry=registry,
+        self._tokens = Counts("fairlane_tokens", "Tokens used.", ("business", "kind"))
+        self._rejections = Counts("fairlane_rejections", "Refusals.", ("lane", "reason"))
+        self._escalations = Counts(
+            "fairlane_escalations_denied", "Claims above the caller's ceiling.", ("business",)
         )
-        self._first_token = Histogram(
-            "fairlane_time_to_first_token_seconds",
-            "Arrival to the first byte of the answer.",
-            ["lane"],
-            buckets=WAITS,
-            registry=registry,
-        )
-        self._requests = Counter(
-            "fairlane_requests",
-            "Requests that ended.",
-            ["business", "lane", "outcome"],
-            registry=registry,
-        )
-        self._tokens = Counter(
-            "fairlane_tokens", "Tokens used.", ["business", "kind"], registry=registry
-        )
-        self._rejections = Counter(
-            "fairlane_rejections", "Refusals.", ["lane", "reason"], registry=registry
-        )
-        self._escalations = Counter(
-            "fairlane_escalations_denied",
-            "Claims above the caller's ceiling.",
-            ["business"],
-            registry=registry,
-        )
+        self.registry.register(self)
+
+    def collect(self) -> Iterator[Metric]:
+        """What is counted here, for the registry."""
+        for times in (self._queue_wait, self._duration, self._first_token):
+            yield times.family()
+        for counts in (self._requests, self._tokens, self._rejections, self._escalations):
+            yield counts.family()
 
     def queue_wait(self, lane: str, seconds: float) -> None:
         """A request was dispatched."""
-        self._observe(self._queue_wait, seconds, lane)
+        self._queue_wait.observe(lane, seconds)
 
     def escalation(self, business: str) -> None:
         """A claim was cut down or refused."""
-        self._escalations.labels(self._business(business)).inc()
+        self._escalations.add(1, self._business(business))
 
     def finished(self, row: UsageRow) -> None:
         """A request ended."""
         business = self._business(row.business)
-        self._inc(self._requests, 1, business, row.lane, row.status)
+        self._requests.add(1, business, row.lane, row.status)
         if row.dispatched:
-            self._observe(self._duration, (row.finished - row.received) / 1e9, row.lane)
+            self._duration.observe(row.lane, (row.finished - row.received) / 1e9)
         elif row.reason:
-            self._inc(self._rejections, 1, row.lane, row.reason)
+            self._rejections.add(1, row.lane, row.reason)
         if row.first_byte:
-            self._observe(self._first_token, (row.first_byte - row.received) / 1e9, row.lane)
+            self._first_token.observe(row.lane, (row.first_byte - row.received) / 1e9)
         if row.prompt_tokens:
-            self._inc(self._tokens, row.prompt_tokens, business, "prompt")
+            self._tokens.add(row.prompt_tokens, business, "prompt")
         if row.completion_tokens:
-            self._inc(self._tokens, row.completion_tokens, business, "completion")
+            self._tokens.add(row.completion_tokens, business, "completion")
 
     def text(self) -> bytes:
         """The exposition format."""
         return generate_latest(self.registry)
+
+    def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
+        return Gauge(f"fairlane_{name}", text, labels, registry=self.registry)
 
     def _business(self, name: str) -> str:
         if name in self._names:
@@ -106,19 +142,3 @@ class Metrics:
             return OTHER
         self._names.add(name)
         return name
-
-    def _inc(self, counter: Counter, amount: float, *labels: str) -> None:
-        key = (id(counter), *labels)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = counter.labels(*labels)
-        assert isinstance(child, Counter)
-        child.inc(amount)
-
-    def _observe(self, histogram: Histogram, value: float, lane: str) -> None:
-        key = (id(histogram), lane)
-        child = self._children.get(key)
-        if child is None:
-            child = self._children[key] = histogram.labels(lane)
-        assert isinstance(child, Histogram)
-        child.observe(value)
