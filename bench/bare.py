@@ -46,7 +46,6 @@ class Proxy:
             connector=aiohttp.TCPConnector(limit=0),
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER,
-            skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding"),
         )
         await send({"type": "lifespan.startup.complete"})
         await receive()
