@@ -4,14 +4,16 @@ Values stay raw JSON: what Fairlane does not know passes through byte for byte, 
 any size included. A body in which nothing has to change goes on as it came.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
 from .errors import GatewayError
 
 Fields = dict[str, msgspec.Raw]
+Value = TypeVar("Value")
 
 # What each operation needs beside "model".
 REQUIRED = {
@@ -23,7 +25,12 @@ COUNTS = ("max_tokens", "max_completion_tokens", "n", "best_of")
 BYTES_PER_TOKEN = 4
 OUTPUT_GUESS = 512
 
+# Made once: a type is costly to prepare.
 _decode_fields = msgspec.json.Decoder(Fields).decode
+_text = msgspec.json.Decoder(str | None).decode
+_flag = msgspec.json.Decoder(bool | None).decode
+_number = msgspec.json.Decoder(int | None).decode
+_object = msgspec.json.Decoder(Fields | None).decode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -56,8 +63,7 @@ class Payload:
         kept = {name: value for name, value in self.fields.items() if name not in without}
         if len(kept) == len(self.fields) and not changes and self._unambiguous():
             return self.raw
-        merged: dict[str, Any] = {**kept, **changes}
-        return _encode(merged)
+        return _encode(kept | changes)
 
     def _unambiguous(self) -> bool:
         """Whether no other reader can take another model from the body than we do: the key
@@ -75,19 +81,21 @@ def is_null(raw: msgspec.Raw) -> bool:
     return memoryview(raw).nbytes == 4 and bytes(raw) == b"null"
 
 
-def _value(fields: Fields, name: str, kind: Any, what: str) -> Any:
-    """A field of the JSON type ``kind``; None where absent or null."""
+def _value(
+    fields: Fields, name: str, read: Callable[[msgspec.Raw], Value | None], what: str
+) -> Value | None:
+    """A field as its reader takes it; None where absent or null."""
     raw = fields.get(name)
     if raw is None:
         return None
     try:
-        return msgspec.json.decode(raw, type=kind | None, strict=True)
+        return read(raw)
     except (msgspec.ValidationError, msgspec.DecodeError):
         raise invalid(f"'{name}' must be {what}.", name) from None
 
 
 def _count(fields: Fields, name: str) -> int | None:
-    value: int | None = _value(fields, name, int, "a whole number")
+    value = _value(fields, name, _number, "a whole number")
     if value is not None and value < 0:
         raise invalid(f"'{name}' must not be negative.", name)
     return value
@@ -105,25 +113,27 @@ def parse(body: bytes, operation: str) -> Payload:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
         raise invalid(f"The body is not valid JSON: {reason}") from None
-    model = _value(fields, "model", str, "a string")
+    model = _value(fields, "model", _text, "a string")
     if not model:
         raise invalid("You must provide a 'model'.", "model")
+    prompt = 0
     for name in REQUIRED[operation]:
-        if name not in fields or is_null(fields[name]):
+        given = fields.get(name)
+        if given is None or is_null(given):
             raise invalid(f"You must provide '{name}'.", name)
+        prompt += memoryview(given).nbytes
     if operation == "chat" and memoryview(fields["messages"])[0] != ord("["):
         raise invalid("'messages' must be an array.", "messages")
     counts = {name: _count(fields, name) for name in COUNTS if name in fields}
-    options: Fields = _value(fields, "stream_options", Fields, "an object") or {}
-    prompt = sum(memoryview(fields[name]).nbytes for name in REQUIRED[operation])
+    options = _value(fields, "stream_options", _object, "an object") or {}
     output = counts.get("max_completion_tokens") or counts.get("max_tokens")
     return Payload(
         raw=body,
         fields=fields,
         model=model,
-        stream=bool(_value(fields, "stream", bool, "true or false")) and operation != "embeddings",
-        include_usage=bool(_value(options, "include_usage", bool, "true or false")),
-        service_tier=_value(fields, "service_tier", str, "a string") or "",
+        stream=bool(_value(fields, "stream", _flag, "true or false")) and operation != "embeddings",
+        include_usage=bool(_value(options, "include_usage", _flag, "true or false")),
+        service_tier=_value(fields, "service_tier", _text, "a string") or "",
         prompt_tokens=max(1, prompt // BYTES_PER_TOKEN),
         output_tokens=0 if operation == "embeddings" else (output or OUTPUT_GUESS),
         choices=max(1, counts.get("n") or 1, counts.get("best_of") or 1),
