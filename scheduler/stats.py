@@ -13,7 +13,9 @@ from .live import FeedItem, LaneLive
 from .metrics import Metrics
 
 MINUTE = 60_000_000_000
+# All of these are put in order once a second, while requests stand still.
 MOST_WAITS = 5000
+MOST_WAITS_OF_BUSINESS = 500
 MOST_FEED = 40
 
 
@@ -32,7 +34,7 @@ def percentiles(values: Iterable[float]) -> tuple[float, float, float]:
 
 @dataclass(slots=True)
 class LaneStats:
-    """One lane: waits as (when ns, ms), and counts since the last ``take``."""
+    """One lane: the newest waits as (when ns, ms), and counts since the last ``take``."""
 
     waits: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MOST_WAITS))
     dispatched: int = 0
@@ -55,7 +57,11 @@ class LaneStats:
 class BusinessStats:
     """One business: its lanes, and counts since the last frame."""
 
-    lanes: dict[str, LaneStats] = field(default_factory=lambda: {n: LaneStats() for n in LANES})
+    lanes: dict[str, LaneStats] = field(
+        default_factory=lambda: {
+            name: LaneStats(deque(maxlen=MOST_WAITS_OF_BUSINESS)) for name in LANES
+        }
+    )
     refusals: dict[str, int] = field(default_factory=dict)
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -79,6 +85,9 @@ class Stats:
             stats.waits.append((now, wait))
             stats.dispatched += 1
         self.metrics.queue_wait(lane, decision.waited / 1e9)
+        if len(self.feed) == MOST_FEED:
+            # A busy second shows its first dispatches; what is rarer than they finds room.
+            return
         self.feed.append(
             FeedItem(
                 at=now // 1_000_000,

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable
+from functools import lru_cache
 
 import msgspec
 
@@ -15,6 +16,7 @@ def _spellings(name: str) -> tuple[bytes, ...]:
     return tuple(dict.fromkeys((plain, ascii_only, *slashed)))
 
 
+@lru_cache(maxsize=256)
 def model_renamer(served: str, public: str) -> Callable[[bytes], bytes] | None:
     """A function that puts the public name in the place of the served one as the value of
     any ``model`` key; None where the two are the same.
