@@ -47,7 +47,7 @@ check: $(VENV)/.dev build/.static
 	$(PY) -m ruff check .
 	$(PY) -m mypy
 	$(VENV)/bin/lint-imports
-	$(PY) manage.py makemigrations --check --dry-run
+	$(PY) -m tests.with_postgres $(PY) manage.py makemigrations --check --dry-run
 	$(VENV)/bin/djlint --check --lint --quiet templates
 
 bench: $(VENV)/.dev build/.static
