@@ -1,0 +1,145 @@
+"""The figures of a run, as the contract names them: over the whole run and per phase."""
+
+from typing import TypedDict
+
+from metering.core.facts import LANES
+
+from .lp import busiest_minute
+from .measures import best_window, growth, percentile, ratio
+from .records import Records
+from .scenario import SECOND
+from .tally import Share, Tally, tally
+from .workload import Workload
+
+
+class ModelFigures(TypedDict):
+    """Latency of a model's completed P0 requests; None: there were none."""
+
+    p0_p95_ms: float | None
+    p0_p99_ms: float | None
+
+
+class LaneFigures(TypedDict):
+    """``success_ratio`` None: nothing arrived. Waits are of completed requests;
+    ``last_end_s`` is when the last of them ended."""
+
+    success_ratio: float | None
+    timeouts: int
+    wait_p50_ms: float | None
+    wait_p99_ms: float | None
+    last_end_s: float | None
+
+
+class BusinessFigures(TypedDict):
+    """Shares of all its arrivals: completed within budget, completed, refused by quota."""
+
+    sla_met_ratio: float | None
+    success_ratio: float | None
+    quota_refused_ratio: float | None
+
+
+class Figures(TypedDict):
+    """Figures over some span of arrivals; None where there is nothing to divide by."""
+
+    p0_p50_ms: float | None
+    p0_p95_ms: float | None
+    p0_p99_ms: float | None
+    sla_miss_ratio: float | None
+    peak_throughput_qps: float
+    starved_ratio: float | None
+    success_ratio: float | None
+    gpu_util_ratio: float | None
+    gpu_util_peak_ratio: float | None
+    yield_per_slot_s: float | None
+    models: dict[str, ModelFigures]
+    preemptions: int
+    wasted_ratio: float | None
+    unfinished: int
+    timeouts: int
+    p0_wait_p99_ms: float | None
+    lanes: dict[str, LaneFigures]
+    businesses: dict[str, BusinessFigures]
+
+
+class PhaseFigures(Figures):
+    """The same over the arrivals between two moments."""
+
+    from_s: float
+    to_s: float
+
+
+class RunFigures(Figures):
+    """The whole run, with its phases."""
+
+    phases: list[PhaseFigures]
+
+
+def figures(workload: Workload, records: Records) -> RunFigures:
+    """Every figure of a finished run."""
+    whole, phases = tally(workload, records, workload.scenario.cuts())
+    parts: list[PhaseFigures] = []
+    for phase in phases:
+        inner = _figures(workload, records, phase)
+        parts.append({"from_s": phase.begin, "to_s": phase.end, **inner})
+    return {**_figures(workload, records, whole), "phases": parts}
+
+
+def _figures(workload: Workload, records: Records, counted: Tally) -> Figures:
+    latencies = [sorted(numbers) for numbers in counted.latency]
+    urgent = sorted(value for numbers in latencies for value in numbers)
+    first, last = counted.lanes[0], counted.lanes[2]
+    arrived = sum(lane.arrived for lane in counted.lanes)
+    begin, end, until = counted.begin, counted.end, counted.until
+    spent = growth(records.busy, begin, until)
+    peak = busiest_minute(workload.scenario, begin, end)
+    wasted = sum(ns for at, ns in records.wasted if begin <= at / SECOND < until)
+    in_time = sum(lane.in_time for lane in counted.lanes)
+    return {
+        "p0_p50_ms": percentile(urgent, 0.50),
+        "p0_p95_ms": percentile(urgent, 0.95),
+        "p0_p99_ms": percentile(urgent, 0.99),
+        "sla_miss_ratio": ratio(first.arrived - first.in_time, first.arrived),
+        "peak_throughput_qps": best_window(counted.completions),
+        "starved_ratio": ratio(counted.starved, last.arrived),
+        "success_ratio": ratio(sum(lane.done for lane in counted.lanes), arrived),
+        "gpu_util_ratio": _utilisation(records, begin, end),
+        "gpu_util_peak_ratio": _utilisation(records, *peak),
+        "yield_per_slot_s": ratio(in_time * SECOND, spent),
+        "models": {
+            name: {"p0_p95_ms": percentile(values, 0.95), "p0_p99_ms": percentile(values, 0.99)}
+            for name, values in zip(workload.models, latencies, strict=True)
+        },
+        "preemptions": sum(begin <= at / SECOND < until for at in records.preempted),
+        "wasted_ratio": ratio(wasted, spent),
+        "unfinished": sum(lane.unfinished for lane in counted.lanes),
+        "timeouts": sum(lane.timeouts for lane in counted.lanes),
+        "p0_wait_p99_ms": percentile(sorted(counted.waits[0]), 0.99),
+        "lanes": {name: _lane(counted, lane) for lane, name in enumerate(LANES)},
+        "businesses": {
+            name: _business(share)
+            for name, share in zip(workload.businesses, counted.businesses, strict=True)
+        },
+    }
+
+
+def _utilisation(records: Records, begin: float, end: float) -> float | None:
+    return ratio(growth(records.busy, begin, end), growth(records.ready, begin, end))
+
+
+def _lane(counted: Tally, lane: int) -> LaneFigures:
+    share, waits = counted.lanes[lane], sorted(counted.waits[lane])
+    return {
+        "success_ratio": ratio(share.done, share.arrived),
+        "timeouts": share.timeouts,
+        "wait_p50_ms": percentile(waits, 0.50),
+        "wait_p99_ms": percentile(waits, 0.99),
+        "last_end_s": share.last_end / SECOND if share.done else None,
+    }
+
+
+def _business(share: Share) -> BusinessFigures:
+    return {
+        "sla_met_ratio": ratio(share.in_time, share.arrived),
+        "success_ratio": ratio(share.done, share.arrived),
+        "quota_refused_ratio": ratio(share.quota, share.arrived),
+    }

@@ -1,0 +1,143 @@
+"""A scenario: a cluster, the businesses that use it, what arrives when, and what breaks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from metering.core.facts import BusinessFacts
+from scheduler.core.fleet import ModelFacts, PoolFacts
+from scheduler.core.policy import Policy
+
+SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Hardware:
+    """One kind of card. ``service_ms`` is by fixed model; the speeds below are of
+    generative ones: prefill in tokens per second, a decoding step in ms. ``kv_tokens``
+    None: not limited."""
+
+    name: str
+    slots: int
+    gpus: float
+    memory_gb: float
+    service_ms: Mapping[str, float] = field(default_factory=dict)
+    prefill_tokens_per_s: float = 0.0
+    step_base_ms: float = 0.0
+    step_per_running_ms: float = 0.0
+    kv_tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model: the classifier's facts, and what it takes to serve it. ``cv`` is of the
+    service times of a fixed model."""
+
+    facts: ModelFacts
+    cv: float
+    memory_gb: float
+    load_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicaSpec:
+    """One card and the pool it is in."""
+
+    name: str
+    hardware: Hardware
+    pool: PoolFacts
+    models: tuple[str, ...]
+    hot: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A business and its request quota (None: unlimited)."""
+
+    facts: BusinessFacts
+    requests_per_s: float | None = None
+    burst: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """Lognormal numbers of tokens."""
+
+    mean: float
+    cv: float
+
+
+@dataclass(frozen=True, slots=True)
+class Burst:
+    """So many requests at one moment."""
+
+    at_s: float
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """One stream of requests.
+
+    ``rate`` is piecewise linear in (seconds, requests per second), level before its first
+    and after its last point. ``levels`` None leaves the level to the classifier.
+    ``budgets`` is ms by level, None where none is due.
+    """
+
+    model: str
+    shares: tuple[tuple[str, float], ...]
+    rate: tuple[tuple[float, float], ...]
+    budgets: tuple[float | None, ...]
+    cv: float | None = None
+    bursts: tuple[Burst, ...] = ()
+    levels: tuple[int, int] | None = None
+    realtime: str | None = None
+    offline: bool = False
+    prompt: Size | None = None
+    output: Size | None = None
+    max_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A replica is gone between two moments (s)."""
+
+    replica: str
+    down_at_s: float
+    up_at_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """Everything a run depends on, but for the scheduler. ``policy`` has the scenario's
+    overrides and queue timeouts in it. ``remarks`` are keys
+    of the file that mean nothing here."""
+
+    name: str
+    about: str
+    seed: int
+    duration_s: float
+    models: Mapping[str, Model]
+    replicas: tuple[ReplicaSpec, ...]
+    tenants: Mapping[str, Tenant]
+    arrivals: tuple[Arrivals, ...]
+    faults: tuple[Fault, ...]
+    starved_after_s: float
+    policy: Policy
+    idle_cards: int = 0
+    remarks: tuple[str, ...] = ()
+
+    def cut(self, seconds: float) -> "Scenario":
+        """The same with no arrivals after ``seconds``, for a quick look."""
+        return replace(self, duration_s=min(self.duration_s, seconds))
+
+    def cuts(self) -> list[float]:
+        """Where phases begin and end (s): breakpoints of rates, faults, and bursts with the
+        minute after them."""
+        found = {0.0, self.duration_s}
+        for stream in self.arrivals:
+            found.update(at for at, _ in stream.rate)
+            for burst in stream.bursts:
+                found.update((burst.at_s, burst.at_s + 60))
+        for fault in self.faults:
+            found.update((fault.down_at_s, fault.up_at_s))
+        return sorted(at for at in found if 0 <= at <= self.duration_s)

@@ -1,0 +1,85 @@
+"""What a scheduler and the world it schedules in owe each other."""
+
+from enum import IntEnum
+from typing import Protocol
+
+from .workload import Workload
+
+
+class Outcome(IntEnum):
+    """How a request ended."""
+
+    UNFINISHED = 0
+    DONE = 1
+    QUOTA = 2  # refused by its business's request rate
+    TIMEOUT = 3  # refused after its lane's longest time in the queue
+    REFUSED = 4  # refused for another reason
+    FAILED = 5  # its replica was lost
+
+
+class Cluster(Protocol):
+    """What a scheduler may know and do. Requests and replicas are indexes, times ns."""
+
+    workload: Workload
+    now: int
+
+    def holds(self, replica: int) -> list[int]:
+        """Models that the replica holds."""
+
+    def slots(self, replica: int) -> int:
+        """How many requests it takes at once."""
+
+    def running(self, replica: int) -> set[int]:
+        """Requests that it has now."""
+
+    def up(self, replica: int) -> bool:
+        """Whether it answers."""
+
+    def room(self, replica: int, request: int) -> bool:
+        """Whether it answers and has a free slot and, of a generative model, KV room."""
+
+    def silent(self, request: int) -> bool:
+        """Whether a running request's caller has seen nothing of its answer yet."""
+
+    def start(self, request: int, replica: int) -> None:
+        """Run a request there, one slot and all it needs being its own from now on."""
+
+    def stop(self, request: int) -> None:
+        """Take a running request off its card; ``stopped`` is called when it has gone."""
+
+    def refuse(self, request: int, outcome: Outcome) -> None:
+        """End a request that runs nowhere."""
+
+    def wake_at(self, at: int) -> None:
+        """Call ``woken`` then, instead of at any time named before."""
+
+
+class Scheduler(Protocol):
+    """Decides who runs when and where. Called at ``cluster.now``."""
+
+    def arrived(self, request: int) -> None:
+        """A request wants to run."""
+
+    def finished(self, request: int, replica: int) -> None:
+        """A request has ended well and its slot is free."""
+
+    def progressed(self, request: int, tokens: int) -> None:
+        """The caller has seen so many output tokens: at the first, then once a second."""
+
+    def stopped(self, request: int, replica: int, produced: int) -> None:
+        """A request that was to stop has left its slot, with what it has produced (tokens)."""
+
+    def lost(self, request: int, replica: int) -> None:
+        """A request's replica is gone, its slot with it."""
+
+    def changed(self, replica: int) -> None:
+        """A replica has gone, or is there again."""
+
+    def measured(self, busy: list[float]) -> None:
+        """Each replica's share of busy slot time since the last call, every 3 s."""
+
+    def woken(self) -> None:
+        """The time asked for has come."""
+
+    def closed(self) -> None:
+        """The run is over; what waits is to be refused or left as it is."""
