@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
-from metering.core.facts import AccessSnapshot, BusinessFacts, KeyFacts
+from metering.core.facts import AccessSnapshot, BusinessFacts, CredentialFacts, KeyFacts
 from metering.core.keys import digest, prefix_of
 from metering.core.usage import UsageRow
 
@@ -34,6 +34,8 @@ class Memory:
     pepper: bytes = b"test-pepper"
     businesses: dict[str, BusinessFacts] = field(default_factory=dict)
     keys: dict[bytes, KeyFacts] = field(default_factory=dict)
+    credentials: dict[str, CredentialFacts] = field(default_factory=dict)
+    signing_keys: dict[str, bytes] = field(default_factory=dict)
     pools: dict[str, PoolFacts] = field(default_factory=dict)
     models: dict[str, ModelFacts] = field(default_factory=dict)
     replicas: dict[str, ReplicaFacts] = field(default_factory=dict)
@@ -43,7 +45,13 @@ class Memory:
 
     def access(self) -> AccessSnapshot:
         """Who may call."""
-        return AccessSnapshot(self.version, dict(self.businesses), dict(self.keys))
+        return AccessSnapshot(
+            self.version,
+            dict(self.businesses),
+            dict(self.keys),
+            dict(self.credentials),
+            dict(self.signing_keys),
+        )
 
     def fleet(self) -> FleetSnapshot:
         """Where requests may run."""

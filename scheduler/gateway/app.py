@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 import uuid_utils
 
+from metering.core.credentials import jwks
 from metering.core.facts import AccessSnapshot
 from metering.core.usage import UsageRow
 from scheduler.actor import Scheduler
@@ -19,9 +20,11 @@ from scheduler.ports import Clock, UsageSink
 from scheduler.stats import Stats
 
 from .asgi_types import JSON, Receive, Scope, Send, respond
+from .callers import Caller, authenticate
+from .credentials import CredentialVerifier
 from .errors import GatewayError
 from .exchange import GONE, Exchange
-from .incoming import BodyBudget, Caller, authenticate, read_headers
+from .incoming import BodyBudget, Incoming, read_headers
 from .upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -58,6 +61,7 @@ class Gateway:
         self.stats = stats
         self.pepper = pepper
         self.bodies = BodyBudget(max_body, 16 * max_body)
+        self.verifier = CredentialVerifier()
         self.access = AccessSnapshot()
         self.fleet = FleetSnapshot()
         self.policy = Policy()
@@ -75,6 +79,7 @@ class Gateway:
             ("GET", "/readyz"): self._readyz,
             ("GET", "/metrics"): self._metrics,
             ("GET", "/v1/models"): self._models,
+            ("GET", "/.well-known/jwks.json"): self._jwks,
         }
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -127,18 +132,18 @@ class Gateway:
             if exchange.call is None or exchange.call.replica is None:
                 exchange.interrupt("shutting_down")
 
-    def _authenticate(self, scope: Scope) -> Caller:
-        incoming = read_headers(scope["headers"])
-        return authenticate(incoming, self.access, self.pepper, self.clock.now())
+    def _authenticate(self, incoming: Incoming, now: int) -> Caller:
+        return authenticate(incoming, self.access, self.pepper, now, self.verifier)
 
     async def _inference(self, scope: Scope, receive: Receive, send: Send, operation: str) -> None:
         received = self.clock.now()
         incoming = read_headers(scope["headers"])
-        caller = authenticate(incoming, self.access, self.pepper, received)
+        caller = self._authenticate(incoming, received)
         row = UsageRow(
             id=str(uuid_utils.uuid7()),
             business=caller.business.name,
-            key_prefix=caller.key.prefix,
+            key_prefix="" if caller.key is None else caller.key.prefix,
+            credential="" if caller.credential is None else caller.credential.jti,
             operation=operation,
             received=received,
             client_request_id=incoming.request_id,
@@ -208,13 +213,18 @@ class Gateway:
         kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
         await respond(send, 200, self.stats.metrics.text(), [kind])
 
+    async def _jwks(self, scope: Scope, send: Send) -> None:
+        """The public keys of tier credentials, for whoever verifies offline."""
+        body = msgspec.json.encode(jwks(self.access.signing_keys))
+        await respond(send, 200, body, [JSON, (b"cache-control", b"public, max-age=300")])
+
     async def _models(self, scope: Scope, send: Send) -> None:
-        caller = self._authenticate(scope)
+        caller = self._authenticate(read_headers(scope["headers"]), self.clock.now())
         data = [self._entry(name) for name in sorted(self.fleet.models) if _may(caller, name)]
         await respond(send, 200, msgspec.json.encode({"object": "list", "data": data}))
 
     async def _model(self, scope: Scope, send: Send, name: str) -> None:
-        caller = self._authenticate(scope)
+        caller = self._authenticate(read_headers(scope["headers"]), self.clock.now())
         if name not in self.fleet.models or not _may(caller, name):
             raise GatewayError(
                 "model_not_found", f"The model '{name}' does not exist.", param="model"

@@ -12,8 +12,9 @@ from scheduler.core.classify import Claim, Classification, classify, tier_claim
 from scheduler.core.ticket import Ticket
 
 from .asgi_types import Receive, Send
+from .callers import Caller
 from .errors import GatewayError
-from .incoming import Booking, Caller, Incoming, check_body, check_tag, read_body
+from .incoming import Booking, Incoming, check_body, check_tag, read_body
 from .payload import Payload, parse
 from .relay import Attempt, StreamBrokenError, broken_error
 from .reply import Reply

@@ -3,8 +3,7 @@
 import re
 from dataclasses import dataclass, field
 
-from metering.core.facts import AccessSnapshot, BusinessFacts, KeyFacts
-from metering.core.keys import KEY_PREFIX, digest
+from metering.core.facts import BusinessFacts
 from scheduler.core.classify import Claim, parse_claim
 
 from .asgi_types import Headers, Receive
@@ -76,7 +75,7 @@ def _trace(found: Incoming, value: str) -> None:
 
 
 def _credential(found: Incoming, value: str) -> None:
-    found.credential = value
+    found.credential = value if found.credential in ("", value) else "?"
 
 
 def _biz_tag(found: Incoming, value: str) -> None:
@@ -124,34 +123,6 @@ OWN = {
     b"request-id": _request_id,
 }
 SETTERS = {**PLAIN, **OWN, **{b"x-" + name: setter for name, setter in OWN.items()}}
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who calls, and the most urgent lane (index) that its credentials allow."""
-
-    business: BusinessFacts
-    key: KeyFacts
-    ceiling: int
-
-
-def authenticate(incoming: Incoming, access: AccessSnapshot, pepper: bytes, now: int) -> Caller:
-    """The caller, by key. ``now`` in ns. Raises the same 401 whatever was wrong."""
-    key = incoming.api_key
-    if incoming.authorization:
-        scheme, _, rest = incoming.authorization.partition(" ")
-        bearer = rest.strip() if scheme.lower() == "bearer" else ""
-        key = bearer if key in ("", bearer) else ""
-    if not key.startswith(KEY_PREFIX) or incoming.credential:
-        raise GatewayError("invalid_api_key")
-    facts = access.keys.get(digest(key, pepper))
-    if facts is None or (facts.expires is not None and facts.expires <= now):
-        raise GatewayError("invalid_api_key")
-    business = access.businesses.get(facts.business)
-    if business is None:
-        raise GatewayError("invalid_api_key")
-    ceiling = business.ceiling if facts.ceiling is None else max(business.ceiling, facts.ceiling)
-    return Caller(business, facts, ceiling)
 
 
 def check_tag(incoming: Incoming, business: BusinessFacts) -> None:
