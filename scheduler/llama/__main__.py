@@ -32,6 +32,12 @@ def port_number(text: str) -> int:
     return port
 
 
+def default_threads() -> int:
+    """Half the cores. The engine's threads wait for each other in a spin loop, so on a machine
+    that has other work as well, one thread too many makes it several times slower."""
+    return max(1, min(4, (os.cpu_count() or 1) // 2))
+
+
 def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     """The command line; ``--port 0`` takes a free one."""
     parser = argparse.ArgumentParser(prog="python -m scheduler.llama", description=__doc__)
@@ -41,7 +47,7 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--ctx-per-slot", type=int, default=4096, help="tokens of context")
     parser.add_argument("--alias", default="smollm2", help="the model name it answers to")
     parser.add_argument("--slot-dir", type=Path, help="where slots are saved (a temporary folder)")
-    parser.add_argument("--threads", type=int, default=min(4, os.cpu_count() or 1))
+    parser.add_argument("--threads", type=int, default=default_threads())
     parser.add_argument("--model-file", type=Path, help="another GGUF file than the wheel's")
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
     return parser.parse_args(argv)
