@@ -16,7 +16,7 @@ from metering.core.gpu import GpuMeter
 
 from .calls import Call, Placed, Refusal
 from .core import events
-from .core.decisions import Dispatch, Reject, Trip, WakeAt
+from .core.decisions import Decision, Dispatch, Preempt, Promote, Reject, WakeAt
 from .core.events import Event, Fault
 from .core.fleet import FleetSnapshot
 from .core.policy import Policy
@@ -61,6 +61,16 @@ class Scheduler:
         call.renew()
         self.post(events.Failed(call.ticket.id, call.attempt, fault))
 
+    def yielded(self, call: Call, produced: int) -> None:
+        """The call's attempt has stopped for another request."""
+        self._leave(call)
+        call.renew()
+        self.post(events.Yielded(call.ticket.id, call.attempt, produced))
+
+    def progress(self, call: Call, tokens: int) -> None:
+        """The caller has seen so many output tokens of the attempt."""
+        self.post(events.Progress(call.ticket.id, call.attempt, tokens))
+
     def close(self, call: Call) -> float:
         """The call is over, served or given up. Returns its GPU-seconds. Idempotent."""
         if self.calls.pop(call.ticket.id, None) is None:
@@ -69,7 +79,7 @@ class Scheduler:
         if call.replica is None:
             self.post(events.Cancelled(call.ticket.id))
         else:
-            self.post(events.Finished(call.ticket.id, call.attempt))
+            self.post(events.Finished(call.ticket.id, call.attempt, call.prompt, call.output))
         return call.gpu_seconds
 
     # What the rest of the process calls.
@@ -124,10 +134,13 @@ class Scheduler:
                 continue
             for decision in decisions:
                 self._carry_out(decision, now)
-            if isinstance(event, events.Failed) and event.request not in self.state.requests:
+            if (
+                isinstance(event, events.Failed | events.Yielded)
+                and event.request not in self.state.requests
+            ):
                 self._refuse(event.request, Refusal("upstream_error", 1.0))
 
-    def _carry_out(self, decision: Dispatch | Reject | Trip | WakeAt, now: int) -> None:
+    def _carry_out(self, decision: Decision, now: int) -> None:
         if isinstance(decision, Dispatch):
             self._dispatch(decision, now)
         elif isinstance(decision, Reject):
@@ -136,6 +149,10 @@ class Scheduler:
             )
         elif isinstance(decision, WakeAt):
             self._wake_at(decision.at, now)
+        elif isinstance(decision, Preempt):
+            self._preempt(decision, now)
+        elif isinstance(decision, Promote):
+            self.stats.promoted(self.calls.get(decision.request), decision, now)
         else:
             self.stats.tripped(decision.replica, now)
             self.on_trip(decision.replica)
@@ -152,6 +169,12 @@ class Scheduler:
         call.resolve(
             Placed(replica.facts, decision.attempt, decision.generation, decision.waited, now)
         )
+
+    def _preempt(self, decision: Preempt, now: int) -> None:
+        call = self.calls.get(decision.request)
+        self.stats.preempted(call, decision, now)
+        if call is not None and call.attempt == decision.attempt:
+            call.on_preempt()
 
     def _refuse(self, request: str, refusal: Refusal) -> None:
         call = self.calls.pop(request, None)
@@ -217,6 +240,6 @@ def _request_of(event: Event) -> str:
     """The id of the request that an event is about, or an empty string."""
     if isinstance(event, events.Arrived | events.Adopted):
         return event.ticket.id
-    if isinstance(event, events.Finished | events.Failed | events.Cancelled):
+    if isinstance(event, events.Finished | events.Failed | events.Cancelled | events.Yielded):
         return event.request
     return ""

@@ -1,6 +1,7 @@
 """A gateway's hold on one request at the scheduler: the ticket, and what became of it."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,10 @@ class Refusal:
     retry_after: float | None
 
 
+def _ignore() -> None:
+    """Nobody listens yet."""
+
+
 class Call:
     """One request's ticket while a gateway holds it. The gateway is the truth about it:
     from the calls alone the scheduler's state can be rebuilt."""
@@ -45,6 +50,9 @@ class Call:
         "gpu_seconds",
         "mark",
         "meter",
+        "on_preempt",
+        "output",
+        "prompt",
         "replica",
         "ticket",
     )
@@ -57,6 +65,10 @@ class Call:
         self.meter: GpuMeter | None = None
         self.mark = 0.0
         self.gpu_seconds = 0.0
+        # Told when its slot is wanted for a more urgent request; the holder then calls
+        # ``yielded`` as soon as it has stopped, or goes on to its end.
+        self.on_preempt: Callable[[], None] = _ignore
+        self.prompt = self.output = 0
         self._scheduler = scheduler
         self._future: asyncio.Future[Placed | Refusal] = asyncio.Future()
 
@@ -67,6 +79,12 @@ class Call:
     async def failed(self, fault: Fault) -> Placed | Refusal:
         """The attempt ended before any content; wait for another slot or a refusal."""
         self._scheduler.failed(self, fault)
+        return await self._future
+
+    async def yielded(self, produced: int) -> Placed | Refusal:
+        """The attempt has stopped for another request, ``produced`` output tokens being kept;
+        wait for the next slot or a refusal."""
+        self._scheduler.yielded(self, produced)
         return await self._future
 
     def close(self) -> float:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from metering.core.facts import LANES
 from metering.core.usage import UsageRow
 
-from .core.decisions import Dispatch
+from .calls import Call
+from .core.decisions import Dispatch, Preempt, Promote
 from .core.ticket import Ticket
 from .live import FeedItem, LaneLive
 from .metrics import Metrics
@@ -98,6 +99,24 @@ class Stats:
                 request=ticket.id,
             )
         )
+
+    def preempted(self, call: Call | None, decision: Preempt, now: int) -> None:
+        """A running attempt was told to stop for a more urgent one."""
+        business = call.ticket.business if call is not None else ""
+        lane = LANES[call.ticket.lane] if call is not None else ""
+        text = (
+            f"paused on {decision.replica} for another request, "
+            f"gain {decision.gain // 1_000_000} ms, cost {decision.cost // 1_000_000} ms"
+        )
+        at = now // 1_000_000
+        self.feed.append(FeedItem(at, "preempt", text, business, lane, decision.request))
+
+    def promoted(self, call: Call | None, decision: Promote, now: int) -> None:
+        """The starvation guard gave an overdue request a slot."""
+        business = call.ticket.business if call is not None else ""
+        text = f"promoted after {decision.waited / 1e9:.1f} s"
+        at = now // 1_000_000
+        self.feed.append(FeedItem(at, "promote", text, business, "P2", decision.request))
 
     def tripped(self, replica: str, now: int) -> None:
         """A replica was taken out."""

@@ -17,13 +17,16 @@ class Reason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Dispatch:
-    """Run this attempt there, now. ``waited`` is ns since arrival."""
+    """Run this attempt there, now. ``waited`` is ns since arrival; ``promoted`` says that the
+    starvation guard chose it; ``scores`` of the candidates come with one in a hundred."""
 
     request: str
     attempt: int
     replica: str
     generation: int
     waited: int
+    promoted: bool = False
+    scores: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,29 @@ class Reject:
     request: str
     reason: Reason
     retry_after: int
+
+
+@dataclass(frozen=True, slots=True)
+class Preempt:
+    """Pause this attempt for the ``beneficiary``. Gain and cost are weighted ns, ``remain``
+    is what the victim would still have run (ns): estimates, to be held against what comes."""
+
+    request: str
+    attempt: int
+    replica: str
+    generation: int
+    beneficiary: str
+    gain: int
+    cost: int
+    remain: int
+
+
+@dataclass(frozen=True, slots=True)
+class Promote:
+    """An overdue request gets a slot before anybody else. ``waited`` in ns."""
+
+    request: str
+    waited: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,4 +76,4 @@ class WakeAt:
     at: int
 
 
-Decision = Dispatch | Reject | Trip | WakeAt
+Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt

@@ -2,11 +2,24 @@
 
 from heapq import heapify, heappop, heappush
 
-from .decisions import Decision, Dispatch, Reason, Reject
-from .placement import place, served
+from .choice import MS, allowed, choose
+from .decisions import Decision, Dispatch, Promote, Reason, Reject
+from .placement import place, remember, scores, served
 from .replica import Replica
 from .request import Phase, Request
 from .state import State
+from .ticket import Resume
+
+# Candidates and scores are given with one dispatch in so many.
+TRACED = 100
+
+
+def kv_need(state: State, request: Request) -> int:
+    """Tokens that the request will hold in the KV cache."""
+    ticket = request.ticket
+    if not ticket.prompt and not ticket.output:
+        return 0
+    return ticket.prompt + max(state.estimates.tokens(ticket), request.produced + 1)
 
 
 def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
@@ -22,35 +35,38 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     if not served(state, request):
         out.append(Reject(ticket.id, Reason.NO_CAPACITY, state.service))
         return
-    replica = place(state, request) if tenant.may_run else None
-    if replica is not None and _next_on(state, replica, request):
-        state.requests[ticket.id] = request
-        _start(state, request, replica, out)
+    replica = None
+    if tenant.may_run:
+        replica = place(state, request, kv_need(state, request))
+        if replica is not None and not allowed(state, state.pool(replica), request.lane):
+            replica = None
+    if replica is not None and choose(state, replica) is None:
+        _admit(state, request)
+        _start(state, request, replica, out, "set")
         return
+    waiting = state.lane_queued[request.lane]
     if not tenant.may_wait:
         reason = Reason.QUEUE_FULL if tenant.may_run else Reason.CONCURRENCY_EXCEEDED
         out.append(Reject(ticket.id, reason, _drain(state, tenant.queued + 1)))
-        return
-    waiting = state.lane_queued[ticket.lane]
-    if waiting >= state.policy.queue(ticket.lane).max_queue:
+    elif waiting >= state.policy.queue(request.lane).max_queue:
         out.append(Reject(ticket.id, Reason.QUEUE_FULL, _drain(state, waiting)))
-        return
+    else:
+        _admit(state, request)
+        enqueue(state, request)
+        if replica is not None:
+            fill(state, replica, out)
+
+
+def _admit(state: State, request: Request) -> None:
+    """Take a new request in. A business that was idle joins where the lane is now."""
+    ticket, lane = request.ticket, request.lane
     state.requests[ticket.id] = request
-    enqueue(state, request)
-    if replica is not None:
-        fill(state, replica, out)
-
-
-def _next_on(state: State, replica: Replica, request: Request) -> bool:
-    """Whether the replica's free slot belongs to this request and to none that waits."""
-    ahead = _first(state, replica)
-    if ahead is None or ahead.ticket.lane > request.ticket.lane:
-        return True
-    return (
-        ahead.ticket.lane == request.ticket.lane
-        and state.by_level(request.ticket.lane)
-        and ahead.ticket.level > request.ticket.level
-    )
+    tenant = state.tenant(ticket.business)
+    if not tenant.active[lane]:
+        tenant.served[lane] = max(tenant.served[lane], state.virtual[lane])
+    tenant.active[lane] += 1
+    if sum(state.lane_queued) and not state.lane_queued[lane] and not state.lane_running[lane]:
+        state.passes[lane] = max(state.passes[lane], min(state.passes))
 
 
 def _drain(state: State, waiting: int) -> int:
@@ -61,14 +77,16 @@ def _drain(state: State, waiting: int) -> int:
 
 def enqueue(state: State, request: Request) -> None:
     """Queue a request at the place that its arrival gives it, be it the first time or not."""
-    ticket = request.ticket
+    ticket, lane = request.ticket, request.lane
     request.phase = Phase.QUEUED
-    state.queues.push(request)
-    state.tenant(ticket.business).queued += 1
-    state.lane_queued[ticket.lane] += 1
-    timeout = state.policy.queue(ticket.lane).queue_timeout_ms * 1_000_000
+    request.key = _key(state, request)
+    tenant = state.tenant(ticket.business)
+    state.queues.push(request, tenant.served[lane])
+    tenant.queued += 1
+    state.lane_queued[lane] += 1
+    expires = ticket.arrived + state.policy.queue(lane).queue_timeout_ms * MS
     state.sequence += 1
-    heappush(state.expiries, (ticket.arrived + timeout, state.sequence, request))
+    heappush(state.expiries, (expires, state.sequence, request))
     # Most requests start long before they would expire: drop their entries when they prevail.
     if len(state.expiries) > 64 and len(state.expiries) > 2 * sum(state.lane_queued):
         live = [entry for entry in state.expiries if entry[2].phase is Phase.QUEUED]
@@ -76,79 +94,129 @@ def enqueue(state: State, request: Request) -> None:
         heapify(state.expiries)
 
 
-def _unqueue(state: State, request: Request) -> None:
+def _key(state: State, request: Request) -> int:
+    """Arrival, later by level, service and budget: all linear, so time reorders nothing."""
     ticket = request.ticket
+    if state.policy.mode == "fifo":
+        return ticket.arrived
+    order, lanes = state.policy.order, state.policy.lanes
+    least = (lanes.P0, lanes.P1, lanes.P2)[request.lane][0]
+    later = order.level * 1000 * MS * (ticket.level - least)
+    later += order.expected_service * state.estimates.typical(ticket)
+    if ticket.budget is not None:
+        later += order.deadline * ticket.budget
+    return ticket.arrived + int(later)
+
+
+def _unqueue(state: State, request: Request) -> None:
     request.phase = Phase.ENDED
     state.queues.drop(request)
-    state.tenant(ticket.business).queued -= 1
-    state.lane_queued[ticket.lane] -= 1
-
-
-def _first(state: State, replica: Replica) -> Request | None:
-    """The request that a free slot on this replica belongs to, by lane, band and arrival."""
-    for lane in (0, 1, 2):
-        if state.lane_queued[lane] and lane in replica.pool.lanes:
-            found = state.queues.first(replica, lane, state.by_level(lane), state.may_run)
-            if found is not None:
-                return found
-    return None
+    state.tenant(request.ticket.business).queued -= 1
+    state.lane_queued[request.lane] -= 1
 
 
 def fill(state: State, replica: Replica, out: list[Decision]) -> None:
     """Give the replica's free slots to the requests they belong to."""
     while replica.open(state.now):
-        request = _first(state, replica)
-        if request is None:
+        found = choose(state, replica)
+        if found is None:
             return
-        if not replica.fits(request.ticket.tokens):
+        request, why = found
+        if not replica.fits(kv_need(state, request)):
             # Smaller requests behind it must not keep it waiting for ever.
             state.blocked.add(replica.facts.name)
             return
         _unqueue(state, request)
-        _start(state, request, replica, out)
+        _start(state, request, replica, out, why)
 
 
 def fill_all(state: State, out: list[Decision]) -> None:
-    """``fill`` every replica, those first that the longest wait leaves emptiest."""
-    if not any(state.lane_queued):
-        return
-    for replica in sorted(
-        state.replicas.values(),
-        key=lambda r: (not r.pool.dedicated, r.running / r.facts.slots, r.picked, r.facts.name),
-    ):
-        fill(state, replica, out)
+    """``fill`` every replica: dedicated ones first, then the emptiest."""
+    if any(state.lane_queued):
+        for replica in sorted(
+            state.replicas.values(),
+            key=lambda r: (not r.pool.dedicated, r.running / r.facts.slots, r.facts.name),
+        ):
+            fill(state, replica, out)
 
 
-def _start(state: State, request: Request, replica: Replica, out: list[Decision]) -> None:
-    request.attempt += 1
-    occupy(state, request, replica)
-    state.sequence += 1
-    replica.picked = state.sequence
+def _start(state: State, request: Request, replica: Replica, out: list[Decision], why: str) -> None:
     ticket = request.ticket
     waited = state.now - ticket.arrived
+    if why == "guard":
+        request.promoted = True
+        out.append(Promote(ticket.id, waited))
+    state.dispatches += 1
+    shown: tuple[tuple[str, float], ...] = ()
+    if state.dispatches % TRACED == 0:
+        tiers = state.layout.sets.get((ticket.model, request.lane), ((replica,),))
+        rated = scores(state, request, [r for tier in tiers for r in tier])
+        shown = tuple((name, round(score, 4)) for score, name, _ in rated)
+    request.attempt += 1
+    occupy(state, request, replica)
+    remember(state, request, replica)
     name, generation = replica.facts.name, replica.generation
-    out.append(Dispatch(ticket.id, request.attempt, name, generation, waited))
+    out.append(
+        Dispatch(ticket.id, request.attempt, name, generation, waited, request.promoted, shown)
+    )
 
 
 def occupy(state: State, request: Request, replica: Replica) -> None:
     """Count a request as running on the replica from now on."""
-    ticket = request.ticket
+    ticket, lane = request.ticket, request.lane
     request.phase = Phase.RUNNING
     request.replica, request.dispatched = replica, state.now
+    request.seen = 0
+    request.kv = replica.need(kv_need(state, request))
+    request.estimate = state.estimates.expected(ticket, replica.facts.name, request.produced)
     replica.running += 1
-    replica.kv_used += replica.need(ticket.tokens)
-    state.tenant(ticket.business).running += 1
-    state.lane_running[ticket.lane] += 1
+    replica.kv_used += request.kv
+    pool = state.pool(replica)
+    pool.running[lane] += 1
+    pool.promoted += request.promoted
+    tenant = state.tenant(ticket.business)
+    tenant.running += 1
+    state.lane_running[lane] += 1
+    if state.policy.mode != "fifo":
+        state.virtual[lane] = max(state.virtual[lane], tenant.served[lane])
+        tenant.charge(lane, request.estimate * state.policy.order.fairness)
+        state.sequence += 1
+        tenant.turns[ticket.model] = state.sequence
+        state.passes[lane] += request.estimate / state.shares[lane]
+    replica.holds[ticket.id] = request
+    state.stoppable += stoppable(request)
 
 
-def release(state: State, request: Request) -> Replica:
-    """Take a running request off its replica and out of its business's running count."""
-    replica, ticket = request.replica, request.ticket
+def stoppable(request: Request) -> bool:
+    """Whether it is of the kind that preemption may stop while it runs."""
+    return request.lane == 2 and not request.promoted and request.ticket.resume is not Resume.NEVER
+
+
+def release(state: State, request: Request, *, lost: bool = False) -> Replica:
+    """Take a running request off its replica and out of its business's running count.
+    ``lost``: what it did will be done again, which its business is not charged for."""
+    replica, ticket, lane = request.replica, request.ticket, request.lane
     assert replica is not None
     replica.running -= 1
-    replica.kv_used -= replica.need(ticket.tokens)
-    state.tenant(ticket.business).running -= 1
-    state.lane_running[ticket.lane] -= 1
+    replica.kv_used -= request.kv
+    pool = state.pool(replica)
+    pool.running[lane] -= 1
+    pool.promoted -= request.promoted
+    tenant = state.tenant(ticket.business)
+    tenant.running -= 1
+    state.lane_running[lane] -= 1
+    if state.policy.mode != "fifo":
+        held = 0 if lost else state.now - request.dispatched
+        fairness = state.policy.order.fairness
+        tenant.settle(lane, request.estimate * fairness, held * fairness)
+        state.passes[lane] += (state.now - request.dispatched - request.estimate) / state.shares[
+            lane
+        ]
+    del replica.holds[ticket.id]
+    state.stoppable -= stoppable(request)
+    if request.phase is Phase.YIELDING:
+        state.yielding -= 1
+    request.last = replica.facts.name
     request.replica = None
     request.phase = Phase.ENDED
     return replica
@@ -158,27 +226,51 @@ def end(state: State, request: Request) -> None:
     """The request is over. It holds no slot any more."""
     if request.phase is Phase.QUEUED:
         _unqueue(state, request)
+    state.tenant(request.ticket.business).active[request.lane] -= 1
     del state.requests[request.ticket.id]
 
 
 def expire(state: State, out: list[Decision]) -> None:
-    """Refuse what has waited past its lane's time limit."""
+    """Refuse, or move down, what has waited past its lane's time limit."""
     while state.expiries and state.expiries[0][0] <= state.now:
         _, _, request = heappop(state.expiries)
-        if request.phase is Phase.QUEUED and request.ticket.id in state.requests:
-            end(state, request)
-            waiting = state.lane_queued[request.ticket.lane]
-            out.append(Reject(request.ticket.id, Reason.QUEUE_TIMEOUT, _drain(state, waiting)))
+        ticket, lane = request.ticket, request.lane
+        if request.phase is not Phase.QUEUED or state.requests.get(ticket.id) is not request:
+            continue
+        queue = state.policy.queue(lane)
+        if ticket.arrived + queue.queue_timeout_ms * MS > state.now:
+            continue  # an entry from before it moved down
+        if queue.on_timeout == "move_down":
+            _unqueue(state, request)
+            tenant = state.tenant(ticket.business)
+            tenant.active[lane] -= 1
+            request.lane = lane + 1
+            tenant.active[request.lane] += 1
+            enqueue(state, request)
+            continue
+        end(state, request)
+        waiting = state.lane_queued[lane]
+        out.append(Reject(ticket.id, Reason.QUEUE_TIMEOUT, _drain(state, waiting)))
 
 
 def next_wake(state: State) -> int:
-    """When a Tick is due (ns), or 0: the next expiry, or the end of a replica's busy time."""
+    """When a Tick is due (ns), or 0: the next expiry, the end of a replica's busy time, the
+    moment when a request becomes overdue, or another look at preemption."""
     expiries = state.expiries
     while expiries and expiries[0][2].phase is not Phase.QUEUED:
         heappop(expiries)
     wake = expiries[0][0] if expiries else 0
-    if any(state.lane_queued):
-        for replica in state.replicas.values():
-            if state.now < replica.busy_until and (not wake or replica.busy_until < wake):
-                wake = replica.busy_until
-    return wake
+    if not any(state.lane_queued):
+        return wake
+    times = []
+    if state.busy_until > state.now:
+        times += [r.busy_until for r in state.replicas.values() if r.busy_until > state.now]
+    if state.lane_queued[2]:
+        patience = state.policy.queues.P2.max_wait_ms * MS
+        for model in list(state.queues.oldest):
+            head = state.queues.overdue(model, state.now)
+            if head is not None and head.ticket.arrived + patience > state.now:
+                times.append(head.ticket.arrived + patience)
+    if state.look_again > state.now:
+        times.append(state.look_again)
+    return min([*times, wake] if wake else times, default=0)

@@ -37,11 +37,33 @@ class Adopted:
 
 
 @dataclass(frozen=True, slots=True)
-class Finished:
-    """The attempt has ended and holds its slot no longer, whatever came of it."""
+class Progress:
+    """The caller has seen ``tokens`` output tokens: told at the first byte, and then at most
+    once a second."""
 
     request: str
     attempt: int
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The attempt has ended and holds its slot no longer, whatever came of it. Tokens are the
+    true figures, 0 where they are not known."""
+
+    request: str
+    attempt: int
+    prompt: int = 0
+    output: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Yielded:
+    """A preempted attempt has stopped. ``produced`` output tokens are kept."""
+
+    request: str
+    attempt: int
+    produced: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +101,17 @@ class ReplicaRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class Measured:
+    """A replica's own figures: GPU and memory use 0-1 (10 s means; None: unknown), and the
+    number of requests waiting inside it."""
+
+    replica: str
+    gpu: float | None
+    memory: float | None
+    queue: int | None
+
+
+@dataclass(frozen=True, slots=True)
 class PolicyChanged:
     """Other rules from now on; waiting requests keep their places."""
 
@@ -101,11 +134,14 @@ class Tick:
 Event = (
     Arrived
     | Adopted
+    | Progress
     | Finished
+    | Yielded
     | Failed
     | Cancelled
     | ReplicaChanged
     | ReplicaRemoved
+    | Measured
     | PolicyChanged
     | QuotaChanged
     | Tick

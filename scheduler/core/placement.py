@@ -4,47 +4,80 @@ from .replica import Replica
 from .request import Request
 from .state import State
 
-
-def candidates(state: State, request: Request) -> list[Replica]:
-    """Replicas with a free slot and room in the KV cache for the request, in fleet order."""
-    ticket, now = request.ticket, state.now
-    return [
-        replica
-        for replica in state.replicas.values()
-        if replica.open(now)
-        and replica.takes(ticket.model, ticket.lane, ticket.level)
-        and replica.fits(ticket.tokens)
-        and not (request.tried and request.avoids(replica))
-    ]
+MOST_SESSIONS = 10_000
 
 
 def served(state: State, request: Request) -> bool:
     """Whether any replica in service would take the request when it has room."""
-    ticket = request.ticket
+    ticket, lane = request.ticket, request.lane
     return any(
         replica.serving()
-        and replica.takes(ticket.model, ticket.lane, ticket.level)
+        and replica.takes(ticket.model, lane, ticket.level)
         and not request.avoids(replica)
         for replica in state.replicas.values()
     )
 
 
-def place(state: State, request: Request) -> Replica | None:
-    """The replica that should take the request now, or None.
+def place(state: State, request: Request, tokens: int) -> Replica | None:
+    """The replica that should take the request now, or None: the best of the first tier of
+    its placement set that has room, else of its spill. ``tokens`` is its need of KV cache."""
+    flow = (request.ticket.model, request.lane)
+    layout = state.layout
+    for tiers in (layout.sets.get(flow, ()), layout.spills.get(flow, ())):
+        for tier in tiers:
+            found = _best(state, request, tier, tokens)
+            if found is not None:
+                return found
+    return None
 
-    P0 fills its dedicated pools first, so that the shared ones stay free for who has no
-    other; then the emptiest replica by share of slots, then the one picked longest ago.
-    """
-    found = candidates(state, request)
-    if not found:
-        return None
-    urgent = request.ticket.lane == 0
-    return min(
-        found,
-        key=lambda replica: (
-            not (urgent and replica.pool.dedicated),
-            replica.running / replica.facts.slots,
-            replica.picked,
-            replica.facts.name,
-        ),
-    )
+
+def _best(state: State, request: Request, tier: tuple[Replica, ...], tokens: int) -> Replica | None:
+    now, level = state.now, request.ticket.level
+    free = []
+    for replica in tier:
+        if replica.open(now) and replica.fits(tokens):
+            least, most = replica.facts.levels
+            if least <= level <= most and not (request.tried and request.avoids(replica)):
+                free.append(replica)
+    if len(free) < 2:
+        return free[0] if free else None
+    scored = scores(state, request, free)
+    best = scored[0][0]
+    placement = state.policy.placement
+    near = [replica for score, _, replica in scored if best - score <= placement.band]
+    return near[state.draw(min(len(near), placement.top_k))]
+
+
+def scores(
+    state: State, request: Request, replicas: list[Replica]
+) -> list[tuple[float, str, Replica]]:
+    """Placement scores, best first; equal ones by name."""
+    placement, estimates = state.policy.placement, state.estimates
+    weights = (placement.weights.gpu, placement.weights.memory, placement.weights.queue)
+    model = request.ticket.model
+    home = request.last or state.sessions.get(request.ticket.session, "")
+    fastest = min(estimates.per_unit(model, r.facts.name) for r in replicas)
+    found = []
+    for replica in replicas:
+        name = replica.facts.name
+        score = replica.score(state.now, weights)
+        if fastest:
+            slower = estimates.per_unit(model, name) / fastest - 1.0
+            # Noise of measurement must not beat load: only what is clearly slower counts.
+            if slower > 0.25:
+                score -= placement.latency_risk * min(slower, 1.0)
+        if name == home:
+            score += placement.affinity
+        found.append((score, name, replica))
+    found.sort(key=lambda item: (-item[0], item[1]))
+    return found
+
+
+def remember(state: State, request: Request, replica: Replica) -> None:
+    """Keep where a session runs, for the next request of it."""
+    session = request.ticket.session
+    if session:
+        state.sessions.pop(session, None)
+        state.sessions[session] = replica.facts.name
+        if len(state.sessions) > MOST_SESSIONS:
+            del state.sessions[next(iter(state.sessions))]

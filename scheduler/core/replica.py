@@ -1,17 +1,24 @@
 """One generation of a replica, with our own count of what it holds."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from .fleet import PoolFacts, ReplicaFacts
 
+if TYPE_CHECKING:
+    from .request import Request
+
 BUSY_LEAST = 250_000_000
 BUSY_MOST = 8_000_000_000
+# Figures older than this (ns) count as unknown, never as idle.
+STALE = 10_000_000_000
 
 
 @dataclass(slots=True, eq=False)
 class Replica:
     """``running`` requests and ``kv_used`` tokens are counted from the moment of dispatch,
-    never read from the engine, whose figures lag. ``picked`` is when it was last chosen (ns)."""
+    never read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the
+    engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here."""
 
     facts: ReplicaFacts
     pool: PoolFacts
@@ -21,7 +28,11 @@ class Replica:
     kv_used: int = 0
     busy_until: int = 0
     busy_for: int = 0
-    picked: int = 0
+    gpu: float | None = None
+    memory: float | None = None
+    queue: int | None = None
+    measured: int = 0
+    holds: "dict[str, Request]" = field(default_factory=dict)
 
     def takes(self, model: str, lane: int, level: int) -> bool:
         """Whether it holds the model and its pool and bounds let this lane and level in."""
@@ -53,3 +64,17 @@ class Replica:
         """The engine said it is busy: leave it alone, twice as long each time in a row."""
         self.busy_for = min(max(2 * self.busy_for, BUSY_LEAST), BUSY_MOST)
         self.busy_until = now + self.busy_for
+
+    def score(self, now: int, weights: tuple[float, float, float]) -> float:
+        """``w1(1 - gpu) + w2(1 - memory) + w3(1 - queue)``; a figure that is not known, or
+        below our own count, is taken from our own count."""
+        load = self.running / self.facts.slots
+        kv = self.kv_used / self.facts.kv_tokens if self.facts.kv_tokens else load
+        gpu, memory, queue = load, kv, load
+        if now - self.measured <= STALE:
+            gpu = load if self.gpu is None else max(self.gpu, load)
+            memory = kv if self.memory is None else max(self.memory, kv)
+            if self.queue is not None:
+                queue = max(load, min(1.0, self.queue / self.facts.slots))
+        w_gpu, w_memory, w_queue = weights
+        return w_gpu * (1.0 - gpu) + w_memory * (1.0 - memory) + w_queue * (1.0 - queue)

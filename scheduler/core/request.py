@@ -8,27 +8,47 @@ from .ticket import Ticket
 
 
 class Phase(Enum):
-    """Where a request is."""
+    """Where a request is. A yielding one has been told to stop and still holds its slot."""
 
     QUEUED = "queued"
     RUNNING = "running"
+    YIELDING = "yielding"
     ENDED = "ended"
 
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """``sequence`` breaks ties between equal arrivals; ``tried`` are replica generations
-    that failed it; ``replica`` is the generation it runs on, even if that has been replaced."""
+    """``key`` orders its queue and is fixed when it is queued; ``sequence`` breaks ties.
+    ``tried`` are replica generations that failed it; ``replica`` is the generation it runs
+    on, even if that has been replaced, ``last`` the name of the one it ran on before.
+    ``seen`` are the output tokens its caller has seen of this attempt, ``produced`` those of
+    earlier attempts that it goes on from. ``estimate`` is the slot time (ns) charged."""
 
     ticket: Ticket
     sequence: int
+    key: int = 0
+    lane: int = 0
     phase: Phase = Phase.QUEUED
     attempt: int = 0
     failures: int = 0
     replica: Replica | None = None
+    last: str = ""
     dispatched: int = 0
+    estimate: int = 0
+    kv: int = 0
+    seen: int = 0
+    produced: int = 0
+    preempted: int = 0
+    stopped: int = 0
+    promoted: bool = False
+    awaiting: int = 0
     tried: frozenset[tuple[str, int]] = frozenset()
 
     def avoids(self, replica: Replica) -> bool:
         """Whether this generation of the replica has failed the request before."""
         return (replica.facts.name, replica.generation) in self.tried
+
+    @property
+    def running(self) -> bool:
+        """Whether it holds a slot."""
+        return self.phase is Phase.RUNNING or self.phase is Phase.YIELDING

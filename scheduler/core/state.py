@@ -6,32 +6,57 @@ queue; the property tests hold them against a recount.
 
 from dataclasses import dataclass, field
 
+from .estimates import Estimates
+from .layout import Layout
 from .policy import Policy
+from .pool import PoolUse
+from .prices import Flow
 from .queues import Queues
 from .replica import Replica
 from .request import Request
 from .tenant import Tenant
+
+SEED_FACTOR = 6364136223846793005
+SEED_TERM = 1442695040888963407
+SEED_BITS = (1 << 64) - 1
 
 
 @dataclass(slots=True)
 class State:
     """``now`` (ns) never goes back. ``service`` is the mean time a slot was held (ns).
     ``wake`` is the time asked for last. ``blocked`` names replicas kept free for a request
-    at the head of the queue that needs more KV cache than is free there."""
+    at the head of the queue that needs more KV cache than is free there. ``virtual`` is each
+    lane's service counter, ``passes`` how far each lane has come in mode weighted."""
 
     policy: Policy = field(default_factory=Policy)
+    seed: int = 1
     now: int = 0
     sequence: int = 0
     service: int = 1_000_000_000
+    stopping: int = 50_000_000
     wake: int = 0
+    laid_out: int = 0
+    look_again: int = 0
+    busy_until: int = 0
+    dispatches: int = 0
     replicas: dict[str, Replica] = field(default_factory=dict)
+    pools: dict[str, PoolUse] = field(default_factory=dict)
     tenants: dict[str, Tenant] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     queues: Queues = field(default_factory=Queues)
+    estimates: Estimates = field(default_factory=Estimates)
+    layout: Layout = field(default_factory=Layout)
+    demand: dict[Flow, float] = field(default_factory=dict)
+    sessions: dict[str, str] = field(default_factory=dict)
     lane_queued: list[int] = field(default_factory=lambda: [0, 0, 0])
     lane_running: list[int] = field(default_factory=lambda: [0, 0, 0])
+    virtual: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    passes: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    shares: list[float] = field(default_factory=lambda: [1.0, 1.0, 1.0])
     expiries: list[tuple[int, int, Request]] = field(default_factory=list)
     blocked: set[str] = field(default_factory=set)
+    stoppable: int = 0
+    yielding: int = 0
 
     def tenant(self, business: str) -> Tenant:
         """The business's row, made on first sight without limits."""
@@ -40,11 +65,22 @@ class State:
             found = self.tenants[business] = Tenant()
         return found
 
-    def may_run(self, business: str) -> bool:
-        """Whether one more request of the business may run now."""
-        return self.tenant(business).may_run
-
     def by_level(self, lane: int) -> bool:
         """Whether the lane serves its levels strictly one after the other."""
+        if self.policy.mode == "fifo":
+            return False
         bands = self.policy.bands
         return (bands.P0, bands.P1, bands.P2)[lane] == "by_level"
+
+    def draw(self, below: int) -> int:
+        """A number from 0 to ``below`` - 1, of the seed alone (linear congruential)."""
+        self.seed = (self.seed * SEED_FACTOR + SEED_TERM) & SEED_BITS
+        return (self.seed >> 33) % below
+
+    def pool(self, replica: Replica) -> PoolUse:
+        """What the replica's pool is used for."""
+        name = replica.pool.name
+        found = self.pools.get(name)
+        if found is None:
+            found = self.pools[name] = PoolUse(dedicated=replica.pool.dedicated)
+        return found

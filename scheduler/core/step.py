@@ -1,15 +1,17 @@
 """``step``: one event in, decisions out.
 
-Work-conserving throughout: after each step no request waits that could run, but for a
-replica kept free for a head of queue that needs more KV cache than is free yet.
+Work-conserving throughout: after each step no request waits that could use a free slot of
+its placement set, but for a replica kept free for a head of queue that needs more KV cache
+than is free yet.
 """
 
 from collections.abc import Callable
-from heapq import heappush
 from typing import Any
 
 from . import events
-from .decisions import Decision, Reason, Reject, Trip, WakeAt
+from .decisions import Decision, Reason, Reject, Trip
+from .decisions import WakeAt as Wake
+from .demand import note_arrival, renew_layout
 from .dispatch import (
     end,
     enqueue,
@@ -22,13 +24,16 @@ from .dispatch import (
     start_or_queue,
 )
 from .placement import served
+from .pool import PoolUse
+from .preempt import consider
 from .replica import Replica
 from .request import Phase, Request
 from .state import State
 
+MS = 1_000_000
 # An attempt that failed may be made elsewhere, but not without end.
 MOST_FAILURES = 3
-SERVICE_SMOOTHING = 16
+SMOOTHING = 64
 
 
 def step(state: State, event: events.Event, now: int) -> list[Decision]:
@@ -38,15 +43,19 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     """
     state.now = max(state.now, now)
     out: list[Decision] = []
+    if state.now - state.laid_out >= state.policy.placement.reprice_s * 1_000_000_000:
+        renew_layout(state)
     HANDLERS[type(event)](state, event, out)
     if state.blocked:
         for name in sorted(state.blocked):
             state.blocked.discard(name)
             if name in state.replicas:
                 fill(state, state.replicas[name], out)
+    if state.lane_queued[0]:
+        consider(state, out)
     wake = next_wake(state)
     if wake and wake != state.wake:
-        out.append(WakeAt(wake))
+        out.append(Wake(wake))
     state.wake = wake
     return out
 
@@ -56,7 +65,8 @@ def _arrived(state: State, event: events.Arrived, out: list[Decision]) -> None:
     if ticket.id in state.requests:
         return
     state.sequence += 1
-    start_or_queue(state, Request(ticket, state.sequence), out)
+    note_arrival(state, ticket)
+    start_or_queue(state, Request(ticket, state.sequence, lane=ticket.lane), out)
 
 
 def _adopted(state: State, event: events.Adopted, out: list[Decision]) -> None:
@@ -64,51 +74,76 @@ def _adopted(state: State, event: events.Adopted, out: list[Decision]) -> None:
     if ticket.id in state.requests:
         return
     state.sequence += 1
-    request = Request(ticket, state.sequence, attempt=event.attempt)
+    request = Request(ticket, state.sequence, lane=ticket.lane, attempt=event.attempt)
+    replica = state.replicas.get(event.replica) if event.replica is not None else None
     if event.replica is None:
         state.requests[ticket.id] = request
+        state.tenant(ticket.business).active[request.lane] += 1
         enqueue(state, request)
         fill_all(state, out)
-        return
-    replica = state.replicas.get(event.replica)
-    if replica is not None and replica.generation == event.generation:
+    elif replica is not None and replica.generation == event.generation:
         # What runs on a replica that has left runs on, but takes no slot of any we know.
         state.requests[ticket.id] = request
+        state.tenant(ticket.business).active[request.lane] += 1
         occupy(state, request, replica)
 
 
-def _running(state: State, request: str, attempt: int) -> Request | None:
+def _holder(state: State, request: str, attempt: int) -> Request | None:
+    """The request, if this attempt of it holds a slot."""
     found = state.requests.get(request)
-    if found is None or found.phase is not Phase.RUNNING or found.attempt != attempt:
+    if found is None or not found.running or found.attempt != attempt:
         return None
     return found
 
 
+def _progress(state: State, event: events.Progress, out: list[Decision]) -> None:
+    request = _holder(state, event.request, event.attempt)
+    if request is not None:
+        request.seen = max(request.seen, event.tokens, 1)
+
+
 def _finished(state: State, event: events.Finished, out: list[Decision]) -> None:
-    request = _running(state, event.request, event.attempt)
-    if request is None:
+    request = _holder(state, event.request, event.attempt)
+    if request is None or request.replica is None:
         return
     held = state.now - request.dispatched
-    state.service += (held - state.service) // SERVICE_SMOOTHING
-    if request.replica is not None:
-        request.replica.busy_for = 0
+    state.service += (held - state.service) // SMOOTHING
+    request.replica.busy_for = 0
+    if not request.produced:
+        name = request.replica.facts.name
+        state.estimates.finished(request.ticket, name, held, event.output)
     replica = release(state, request)
     end(state, request)
     _freed(state, replica, request.ticket.business, out)
 
 
-def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
-    request = _running(state, event.request, event.attempt)
-    if request is None or request.replica is None:
+def _yielded(state: State, event: events.Yielded, out: list[Decision]) -> None:
+    request = _holder(state, event.request, event.attempt)
+    if request is None:
         return
-    replica = release(state, request)
+    if request.phase is Phase.YIELDING:
+        took = state.now - request.stopped
+        state.stopping += (took - state.stopping) // 8
+    request.produced = max(request.produced, event.produced)
+    replica = release(state, request, lost=not event.produced)
+    enqueue(state, request)
+    _freed(state, replica, request.ticket.business, out)
+
+
+def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
+    request = _holder(state, event.request, event.attempt)
+    if request is None:
+        return
+    replica = release(state, request, lost=True)
     if event.fault is events.Fault.BUSY:
         replica.hold_off(state.now)
+        state.busy_until = max(state.busy_until, replica.busy_until)
     else:
         request.failures += 1
         request.tried |= {(replica.facts.name, replica.generation)}
         if event.fault is events.Fault.UNREACHABLE and replica.ready:
             replica.ready = False
+            renew_layout(state)
             out.append(Trip(replica.facts.name, replica.generation))
     if request.failures >= MOST_FAILURES or (request.failures and not served(state, request)):
         end(state, request)
@@ -123,7 +158,7 @@ def _cancelled(state: State, event: events.Cancelled, out: list[Decision]) -> No
     request = state.requests.get(event.request)
     if request is None:
         return
-    if request.phase is Phase.RUNNING:
+    if request.running:
         replica = release(state, request)
         end(state, request)
         _freed(state, replica, request.ticket.business, out)
@@ -133,7 +168,8 @@ def _cancelled(state: State, event: events.Cancelled, out: list[Decision]) -> No
 
 def _freed(state: State, replica: Replica, business: str, out: list[Decision]) -> None:
     """A slot and a place in a business's running limit came free."""
-    if state.queues.unpark(business):
+    tenant = state.tenant(business)
+    if tenant.running_limit is not None and state.queues.unpark(business, tenant):
         fill_all(state, out)
     elif state.replicas.get(replica.facts.name) is replica:
         fill(state, replica, out)
@@ -143,25 +179,68 @@ def _replica_changed(state: State, event: events.ReplicaChanged, out: list[Decis
     name = event.facts.name
     known = state.replicas.get(name)
     if known is not None and known.generation == event.generation:
+        if known.pool.name != event.pool.name:
+            _move(state, known, event)
         known.facts, known.pool, known.ready = event.facts, event.pool, event.ready
     else:
+        if known is not None:
+            state.estimates.forget(name)
         state.replicas[name] = Replica(event.facts, event.pool, event.generation, event.ready)
-    fill_all(state, out)
+    _fleet_changed(state, out)
+
+
+def _move(state: State, replica: Replica, event: events.ReplicaChanged) -> None:
+    """Its running requests count in another pool from now on."""
+    old = state.pool(replica)
+    new = state.pools.setdefault(event.pool.name, PoolUse())
+    for request in state.requests.values():
+        if request.running and request.replica is replica:
+            for pool, change in ((old, -1), (new, 1)):
+                pool.running[request.lane] += change
+                pool.promoted += change * request.promoted
 
 
 def _replica_removed(state: State, event: events.ReplicaRemoved, out: list[Decision]) -> None:
-    state.replicas.pop(event.name, None)
-    state.blocked.discard(event.name)
+    if state.replicas.pop(event.name, None) is not None:
+        state.blocked.discard(event.name)
+        _fleet_changed(state, out)
+
+
+def _fleet_changed(state: State, out: list[Decision]) -> None:
+    """Count the pools' slots and lay out anew."""
+    for pool in state.pools.values():
+        pool.slots = 0
+    for replica in state.replicas.values():
+        pool = state.pool(replica)
+        pool.dedicated = replica.pool.dedicated
+        if replica.serving():
+            pool.slots += replica.facts.slots
+    renew_layout(state)
+    fill_all(state, out)
+
+
+def _measured(state: State, event: events.Measured, out: list[Decision]) -> None:
+    replica = state.replicas.get(event.replica)
+    if replica is not None:
+        replica.gpu, replica.memory, replica.queue = event.gpu, event.memory, event.queue
+        replica.measured = state.now
 
 
 def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decision]) -> None:
+    """Waiting requests are queued anew, so that new order and time limits hold for them too;
+    their arrival keeps them in place."""
     state.policy = event.policy
+    waiting = [r for r in state.requests.values() if r.phase is Phase.QUEUED]
+    state.queues = type(state.queues)()
     state.expiries.clear()
-    for request in state.requests.values():
-        if request.phase is Phase.QUEUED:
-            timeout = event.policy.queue(request.ticket.lane).queue_timeout_ms * 1_000_000
-            state.sequence += 1
-            heappush(state.expiries, (request.ticket.arrived + timeout, state.sequence, request))
+    state.lane_queued[:] = [0, 0, 0]
+    for request in sorted(waiting, key=lambda r: (r.ticket.arrived, r.sequence)):
+        tenant = state.tenant(request.ticket.business)
+        tenant.queued -= 1
+        if event.policy.mode == "fifo":
+            tenant.served[request.lane] = 0.0
+        enqueue(state, request)
+    renew_layout(state)
     fill_all(state, out)
 
 
@@ -171,9 +250,10 @@ def _quota_changed(state: State, event: events.QuotaChanged, out: list[Decision]
     tenant.running_limit = facts.running if facts is not None else None
     tenant.queued_limit = facts.queued if facts is not None else None
     tenant.suspended = facts.suspended if facts is not None else False
-    state.queues.unpark(event.business)
+    tenant.weight = facts.weight if facts is not None else 1.0
+    state.queues.unpark(event.business, tenant)
     fill_all(state, out)
-    if facts is None and not tenant.running and not tenant.queued:
+    if facts is None and not any(tenant.active):
         del state.tenants[event.business]
 
 
@@ -186,11 +266,14 @@ Handler = Callable[[State, Any, list[Decision]], None]
 HANDLERS: dict[type, Handler] = {
     events.Arrived: _arrived,
     events.Adopted: _adopted,
+    events.Progress: _progress,
     events.Finished: _finished,
+    events.Yielded: _yielded,
     events.Failed: _failed,
     events.Cancelled: _cancelled,
     events.ReplicaChanged: _replica_changed,
     events.ReplicaRemoved: _replica_removed,
+    events.Measured: _measured,
     events.PolicyChanged: _policy_changed,
     events.QuotaChanged: _quota_changed,
     events.Tick: _tick,

@@ -1,6 +1,15 @@
 """A request as the scheduler sees it: who, how urgent, how big. No text, no money."""
 
 from dataclasses import dataclass
+from enum import Enum
+
+
+class Resume(Enum):
+    """What may happen to a request while it runs."""
+
+    NEVER = "never"  # it is no victim
+    RESTART = "restart"  # it may be stopped, and run again from the start, before its first byte
+    CONTINUE = "continue"  # it may be paused, and go on from what it has produced
 
 
 @dataclass(frozen=True, slots=True)
@@ -8,8 +17,9 @@ class Ticket:
     """One request that asks for a slot.
 
     ``id`` is unique for all time. ``lane`` 0-2 and ``level`` 0-9 come from the classifier;
-    ``arrived`` is the gateway's clock in ns. ``tokens`` is what the request will hold in
-    the KV cache at most as estimated at arrival: prompt + expected output.
+    ``arrived`` is the gateway's clock in ns. ``prompt`` tokens are the gateway's estimate,
+    ``output`` the most it may produce (0: not said); both 0 for work without tokens.
+    ``budget`` is the time from arrival in which it is due (ns; None: any time).
     """
 
     id: str
@@ -18,4 +28,8 @@ class Ticket:
     lane: int
     level: int
     arrived: int
-    tokens: int = 0
+    prompt: int = 0
+    output: int = 0
+    budget: int | None = None
+    resume: Resume = Resume.NEVER
+    session: str = ""

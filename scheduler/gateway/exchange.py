@@ -9,7 +9,7 @@ from metering.core.facts import LANES
 from metering.core.usage import UsageRow
 from scheduler.calls import Call, Placed, Refusal
 from scheduler.core.classify import Claim, Classification, classify, tier_claim
-from scheduler.core.ticket import Ticket
+from scheduler.core.ticket import Resume, Ticket
 
 from .asgi_types import Receive, Send
 from .callers import Caller
@@ -57,6 +57,7 @@ class Exchange:
         self._usage = Usage()
         self._content = False
         self._interrupt: str | None = None
+        self._yielding = False
         self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._booking = Booking(gateway.bodies)
@@ -194,14 +195,26 @@ class Exchange:
             lane=found.lane,
             level=found.level,
             arrived=self.row.received,
-            tokens=payload.tokens,
+            prompt=payload.prompt_tokens if self.operation != "embeddings" else 0,
+            output=payload.output_tokens * payload.choices,
+            resume=Resume.NEVER if payload.stream else Resume.RESTART,
         )
         call = self.call = self.gateway.scheduler.open(ticket)
+        call.on_preempt = self._yield
         outcome = await call.placed()
         while isinstance(outcome, Placed):
+            if self._yielding:
+                # Wanted back before it was used.
+                self._yielding = False
+                outcome = await call.yielded(produced=0)
+                continue
             try:
                 await self._try(outcome, payload, found.level)
                 return
+            except asyncio.CancelledError:
+                if not self._stopped():
+                    raise
+                outcome = await call.yielded(produced=0)
             except AttemptFailedError as failure:
                 log.warning(
                     "attempt %d of %s failed: %s", outcome.attempt, self.row.id, failure.detail
@@ -241,6 +254,24 @@ class Exchange:
             # Closing tells the engine to stop; a connection read to its end is kept.
             response.close() if not response.content.at_eof() else response.release()
 
+    def _yield(self) -> None:
+        """The slot is wanted: stop, while the caller has seen nothing of the answer."""
+        call, attempt = self.call, self.attempt
+        if call is None or call.replica is None or self._interrupt is not None or self._content:
+            return
+        self._yielding = True
+        begun = attempt is not None and attempt.placed.attempt == call.attempt
+        if self._task is not None and begun:
+            self._task.cancel()
+
+    def _stopped(self) -> bool:
+        """Whether a cancellation was ``_yield``'s: then it is over, and the request goes on."""
+        if not self._yielding or self._interrupt is not None or self._task is None:
+            return False
+        self._yielding = False
+        self._task.uncancel()
+        return True
+
     def _content_out(self) -> None:
         self._content = True
         self.row.first_byte = self.gateway.clock.now()
@@ -269,6 +300,8 @@ class Exchange:
         """Close the call and write the row down. Nothing produced costs nothing."""
         row, usage, attempt = self.row, self._usage, self.attempt
         if self.call is not None:
+            if row.status == "ok":
+                self.call.prompt, self.call.output = usage.prompt, usage.completion
             row.gpu_seconds = self.call.close()
         row.finished = self.gateway.clock.now()
         row.bytes_out = self.reply.bytes_out

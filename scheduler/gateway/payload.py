@@ -36,7 +36,8 @@ _encode = msgspec.json.Encoder().encode
 
 @dataclass(slots=True)
 class Payload:
-    """A checked body. Tokens are estimates: prompt bytes / 4, output as asked for."""
+    """A checked body. Prompt tokens are an estimate, its bytes / 4; output tokens are the most
+    that a choice may have, 0 where the caller sets no bound."""
 
     raw: bytes
     fields: Fields
@@ -51,8 +52,8 @@ class Payload:
 
     @property
     def tokens(self) -> int:
-        """KV tokens the request may come to hold."""
-        return self.prompt_tokens + self.output_tokens * self.choices
+        """Tokens to reckon with before anything is known: prompt and output of all choices."""
+        return self.prompt_tokens + (self.output_tokens or OUTPUT_GUESS) * self.choices
 
     def rewritten(self, changes: dict[str, Any], *, without: tuple[str, ...] = ()) -> bytes:
         """The body with some top-level fields set and some left out; the rest untouched.
@@ -135,7 +136,7 @@ def parse(body: bytes, operation: str) -> Payload:
         include_usage=bool(_value(options, "include_usage", _flag, "true or false")),
         service_tier=_value(fields, "service_tier", _text, "a string") or "",
         prompt_tokens=max(1, prompt // BYTES_PER_TOKEN),
-        output_tokens=0 if operation == "embeddings" else (output or OUTPUT_GUESS),
+        output_tokens=output or 0,
         choices=max(1, counts.get("n") or 1, counts.get("best_of") or 1),
         keys=frozenset(fields),
     )

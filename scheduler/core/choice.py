@@ -1,0 +1,167 @@
+"""Whom a free slot belongs to: guard, lanes and their limits, then sets and spills."""
+
+from .layout import NOBODY
+from .pool import PoolUse
+from .replica import Replica
+from .request import Request
+from .state import State
+
+MS = 1_000_000
+LANES = (0, 1, 2)
+
+
+def choose(state: State, replica: Replica) -> tuple[Request, str] | None:
+    """The waiting request that this replica's free slot belongs to, and why: "guard", "set",
+    "late", "spill" or "lent"."""
+    queued = state.lane_queued
+    if not (queued[0] or queued[1] or queued[2]):
+        return None
+    if state.policy.mode == "fifo":
+        return _by_arrival(state, replica)
+    pool = state.pool(replica)
+    overdue = _overdue(state, replica, pool)
+    if overdue is not None:
+        return overdue, "guard"
+    lanes = [lane for lane in _order(state, pool) if _admits(state, replica, pool, lane)]
+    return _in_set(state, replica, lanes) or _beyond(state, replica, pool, lanes)
+
+
+def _in_set(state: State, replica: Replica, lanes: list[int]) -> tuple[Request, str] | None:
+    wanted = state.layout.wanted.get(replica.facts.name, NOBODY)
+    for lane in lanes:
+        found = _first(state, replica, lane, wanted[lane])
+        if found is not None:
+            return found, "set"
+        late = _late(state, replica, lane) if lane < 2 else None
+        if late is not None:
+            return late, "late"
+    return None
+
+
+def _beyond(
+    state: State, replica: Replica, pool: PoolUse, lanes: list[int]
+) -> tuple[Request, str] | None:
+    """Nobody whose set the replica is in wants it: who else may have it."""
+    spare = state.layout.spare.get(replica.facts.name, NOBODY)
+    for lane in lanes:
+        found = _first(state, replica, lane, spare[lane])
+        if found is not None:
+            return found, "spill"
+    if _lends(state, pool):
+        found = _first(state, replica, 2, tuple(replica.facts.models))
+        if found is not None:
+            return found, "lent"
+    return None
+
+
+def _first(state: State, replica: Replica, lane: int, models: tuple[str, ...]) -> Request | None:
+    if not models or not state.lane_queued[lane]:
+        return None
+    return state.queues.first(replica, lane, models, state.by_level(lane), state.tenants)
+
+
+def _by_arrival(state: State, replica: Replica) -> tuple[Request, str] | None:
+    """Mode fifo: whoever came first."""
+    models = tuple(replica.facts.models)
+    heads = [
+        head
+        for lane in LANES
+        if lane in replica.pool.lanes and (head := _first(state, replica, lane, models)) is not None
+    ]
+    if not heads:
+        return None
+    return min(heads, key=lambda head: (head.ticket.arrived, head.sequence)), "set"
+
+
+def _overdue(state: State, replica: Replica, pool: PoolUse) -> Request | None:
+    """The starvation guard: the oldest overdue request that may run here."""
+    if not state.lane_queued[2] or 2 not in replica.pool.lanes:
+        return None
+    if not pool.promotable(state.policy.starvation.pool_share):
+        return None
+    before = state.now - state.policy.queues.P2.max_wait_ms * MS
+    oldest: Request | None = None
+    for model in replica.facts.models:
+        head = state.queues.overdue(model, before)
+        if head is None or (oldest is not None and head.ticket.arrived >= oldest.ticket.arrived):
+            continue
+        least, most = replica.facts.levels
+        if (
+            least <= head.ticket.level <= most
+            and not head.avoids(replica)
+            and state.tenant(head.ticket.business).may_run
+        ):
+            oldest = head
+    return oldest
+
+
+def _order(state: State, pool: PoolUse) -> tuple[int, ...] | list[int]:
+    """Lanes by turn. Strict: as numbered. Weighted: the one that is furthest behind its
+    share first, but P0 below its reserve before, and P2 above its bound behind all."""
+    if state.policy.mode == "strict":
+        return LANES
+    queues = state.policy.queues
+    reserve = not pool.dedicated and pool.under(0, queues.P0.min_bandwidth)
+    full = not pool.under(2, queues.P2.max_occupy)
+    return sorted(
+        LANES, key=lambda lane: (lane == 2 and full, lane != 0 or not reserve, state.passes[lane])
+    )
+
+
+def _admits(state: State, replica: Replica, pool: PoolUse, lane: int) -> bool:
+    """Whether pool and lane limits let one more of the lane run here."""
+    if lane not in replica.pool.lanes or not state.lane_queued[lane]:
+        return False
+    return allowed(state, pool, lane)
+
+
+def allowed(state: State, pool: PoolUse, lane: int) -> bool:
+    """Whether the lane's hard limit in the pool leaves room for one more."""
+    p2 = state.policy.queues.P2
+    if lane != 2 or p2.borrow or state.policy.mode == "fifo":
+        return True
+    # A pool too small for the share still lets one run: nobody is shut out by rounding.
+    return pool.running[2] == 0 or pool.under(2, p2.max_occupy)
+
+
+def _late(state: State, replica: Replica, lane: int) -> Request | None:
+    """A request outside whose set the replica is, but which would miss its budget by
+    waiting for one that is, and would not here."""
+    name, layout = replica.facts.name, state.layout
+    for table in (layout.spare, layout.strange):
+        for model in table.get(name, ((), (), ()))[lane]:
+            if (model, lane) not in state.queues.waiting:
+                continue
+            head = _first(state, replica, lane, (model,))
+            if head is None or head.ticket.budget is None:
+                continue
+            due = head.ticket.arrived + head.ticket.budget
+            here = state.now + state.estimates.expected(head.ticket, name, head.produced)
+            there = state.now + next_slot(state, model, lane) + _soonest(state, head)
+            if here <= due < there:
+                return head
+    return None
+
+
+def next_slot(state: State, model: str, lane: int) -> int:
+    """Time (ns) until one more slot of the flow's set comes free, on average."""
+    return state.service // max(1, state.layout.slots.get((model, lane), 0))
+
+
+def _soonest(state: State, request: Request) -> int:
+    """Service (ns) to expect in the request's set."""
+    tiers = state.layout.sets.get((request.ticket.model, request.lane), ())
+    if not tiers:
+        return state.estimates.typical(request.ticket)
+    name = tiers[0][0].facts.name
+    return state.estimates.expected(request.ticket, name, request.produced)
+
+
+def _lends(state: State, pool: PoolUse) -> bool:
+    lending = state.policy.lending
+    return (
+        lending.enabled
+        and pool.dedicated
+        and state.lane_queued[2] > 0
+        and pool.free > lending.keep_free
+    )

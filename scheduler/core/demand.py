@@ -1,0 +1,64 @@
+"""How much work comes, and the layout that follows from it."""
+
+from math import exp, log2
+
+from .layout import lay_out
+from .state import State
+from .ticket import Ticket
+
+NS = 1_000_000_000
+# Demand is an exponential mean over about so long (ns), and a backlog is to be worked off in
+# as much again.
+HORIZON = 6 * NS
+
+
+def note_arrival(state: State, ticket: Ticket) -> None:
+    """Count a request's work as demand."""
+    flow = (ticket.model, ticket.lane)
+    arrived = state.estimates.arrived
+    arrived[flow] = arrived.get(flow, 0.0) + state.estimates.work(ticket)
+
+
+def renew_layout(state: State) -> None:
+    """Bring demand up to date and compute placement sets and lane shares from it."""
+    _measure(state)
+    state.layout = lay_out(
+        state.replicas,
+        state.estimates,
+        state.demand,
+        state.layout.prices,
+        state.policy.placement.slot_price,
+    )
+    if state.policy.mode == "weighted":
+        _share(state)
+
+
+def _measure(state: State) -> None:
+    """Fold what arrived since the last time into the mean rates (work per ns)."""
+    passed = state.now - state.laid_out
+    if passed <= 0:
+        return
+    state.laid_out = state.now
+    keep = exp(-passed / HORIZON)
+    arrived = state.estimates.arrived
+    for flow in state.demand.keys() | arrived.keys():
+        rate = arrived.get(flow, 0.0) / passed
+        known = state.demand.get(flow)
+        state.demand[flow] = rate if known is None else known * keep + rate * (1.0 - keep)
+    arrived.clear()
+
+
+def _share(state: State) -> None:
+    """Mode weighted: each backlogged lane its minimum, the rest by weight and queue length.
+    A lane's share moves half way at a time, so that short queues do not swing it."""
+    queues = state.policy.queues
+    least = (queues.P0.min_bandwidth, queues.P1.min_share, queues.P2.min_share)
+    weights = [
+        state.policy.queue(lane).weight * (1.0 + log2(1 + state.lane_queued[lane]))
+        for lane in range(3)
+    ]
+    rest = 1.0 - sum(least)
+    total = sum(weights)
+    for lane in range(3):
+        target = least[lane] + rest * weights[lane] / total
+        state.shares[lane] += (target - state.shares[lane]) / 2

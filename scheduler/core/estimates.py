@@ -1,0 +1,106 @@
+"""What is known from measurement: how long work takes where, how much of it comes.
+
+A request's *work* is 1 for models without tokens, else expected output tokens plus prompt
+tokens / PREFILL_PER_DECODE. Service is slot time per unit of work, an exponential mean per
+(model, replica); a pair never measured borrows the model's mean over other replicas.
+"""
+
+from dataclasses import dataclass, field
+
+from .ticket import Ticket
+
+# A token of the prompt costs about a hundredth of a token of the answer.
+PREFILL_PER_DECODE = 100
+MEMORY = 16
+OUTPUT_MEMORY = 32
+TOKENS_PRIOR = 256
+SERVICE_PRIOR = 1_000_000_000
+TOKEN_PRIOR = 20_000_000
+# Below so many samples a pair counts as unexplored.
+EXPLORED = 4
+
+
+@dataclass(slots=True)
+class Mean:
+    """An exponential mean that starts as a plain one."""
+
+    value: float
+    samples: int = 0
+
+    def add(self, sample: float, memory: int) -> None:
+        """Take one sample in."""
+        self.samples += 1
+        self.value += (sample - self.value) / min(self.samples, memory)
+
+
+@dataclass(slots=True)
+class Estimates:
+    """``service``: ns per unit of work by (model, replica); ``output``: tokens by (business,
+    model); ``arrived``: work since the last look, by (model, lane)."""
+
+    service: dict[tuple[str, str], Mean] = field(default_factory=dict)
+    models: dict[str, Mean] = field(default_factory=dict)
+    output: dict[tuple[str, str], Mean] = field(default_factory=dict)
+    arrived: dict[tuple[str, int], float] = field(default_factory=dict)
+
+    def tokens(self, ticket: Ticket) -> int:
+        """Output tokens to expect: as its business's requests had, within what it allows."""
+        known = self.output.get((ticket.business, ticket.model))
+        if known is not None:
+            expected = round(known.value) or 1
+            return min(expected, ticket.output) if ticket.output else expected
+        return min(ticket.output, 2 * TOKENS_PRIOR) if ticket.output else TOKENS_PRIOR
+
+    def work(self, ticket: Ticket, produced: int = 0) -> float:
+        """Units of work still to do when ``produced`` output tokens exist already."""
+        if not ticket.prompt and not ticket.output:
+            return 1.0
+        left = max(1, self.tokens(ticket) - produced)
+        return left + (ticket.prompt + produced) / PREFILL_PER_DECODE
+
+    def per_unit(self, model: str, replica: str) -> float:
+        """ns of slot time per unit of the model's work on the replica."""
+        known = self.service.get((model, replica))
+        if known is not None:
+            return known.value
+        mean = self.models.get(model)
+        return mean.value if mean is not None else 0.0
+
+    def explored(self, model: str, replica: str) -> bool:
+        """Whether the pair has been measured often enough to be judged."""
+        known = self.service.get((model, replica))
+        return known is not None and known.samples >= EXPLORED
+
+    def expected(self, ticket: Ticket, replica: str, produced: int = 0) -> int:
+        """Slot time (ns) to expect of a request on a replica."""
+        unit = self.per_unit(ticket.model, replica)
+        if not unit:
+            unit = TOKEN_PRIOR if ticket.prompt or ticket.output else SERVICE_PRIOR
+        return int(unit * self.work(ticket, produced))
+
+    def typical(self, ticket: Ticket) -> int:
+        """Slot time (ns) to expect of a request wherever it may come to run."""
+        mean = self.models.get(ticket.model)
+        if mean is not None:
+            unit = mean.value
+        else:
+            unit = TOKEN_PRIOR if ticket.prompt or ticket.output else SERVICE_PRIOR
+        return int(unit * self.work(ticket))
+
+    def finished(self, ticket: Ticket, replica: str, held: int, output: int) -> None:
+        """Learn from a request that ran to its end in one attempt: ``held`` ns for ``output``
+        tokens (0: not known, or none)."""
+        work = 1.0
+        if ticket.prompt or ticket.output:
+            key = (ticket.business, ticket.model)
+            if output:
+                self.output.setdefault(key, Mean(0.0)).add(output, OUTPUT_MEMORY)
+            work = (output or self.tokens(ticket)) + ticket.prompt / PREFILL_PER_DECODE
+        unit = held / work
+        self.service.setdefault((ticket.model, replica), Mean(0.0)).add(unit, MEMORY)
+        self.models.setdefault(ticket.model, Mean(0.0)).add(unit, 4 * MEMORY)
+
+    def forget(self, replica: str) -> None:
+        """A replica has been replaced: what was measured there counts no more."""
+        for key in [key for key in self.service if key[1] == replica]:
+            del self.service[key]

@@ -1,0 +1,163 @@
+"""Which replicas are for which work at present: the placement sets.
+
+Replicas of one kind form a *group*. A plan (see ``prices``) says what each flow (model,
+lane) costs on each group and where the plan puts it. From that each flow gets
+
+- its *placement set*: groups that the plan uses for it, or that cost it about as little
+  while there is room to spare; a slot there is one it could use;
+- groups for *spill*: dearer ones that it may use when nobody whose set they are in waits.
+
+The dearer the fleet's time, the narrower both become.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import log
+
+from .estimates import Estimates
+from .prices import Flow, Plan, solve
+from .replica import Replica
+
+# A group is in the set when it costs at most this much more than the cheapest ...
+NEAR = 1.1
+# ... and the plan gives the model this share of it, or it this share of the flow;
+SHARE = 0.1
+PART = 0.2
+# below this load all that is near enough is in the set.
+RELAXED = 0.5
+FARTHEST = 10.0
+
+Tier = tuple[Replica, ...]
+Models = tuple[str, ...]
+NOBODY: tuple[Models, Models, Models] = ((), (), ())
+
+
+@dataclass(slots=True)
+class Layout:
+    """``sets`` and ``spills``: tiers of replicas to try in order, by flow. ``wanted``,
+    ``spare`` and ``strange``: models by lane for which a replica is in the set, in the spill,
+    or in neither though it takes them. ``slots``: of a flow's set."""
+
+    plan: Plan = field(default_factory=Plan)
+    prices: dict[str, float] = field(default_factory=dict)
+    sets: dict[Flow, tuple[Tier, ...]] = field(default_factory=dict)
+    spills: dict[Flow, tuple[Tier, ...]] = field(default_factory=dict)
+    wanted: dict[str, tuple[Models, Models, Models]] = field(default_factory=dict)
+    spare: dict[str, tuple[Models, Models, Models]] = field(default_factory=dict)
+    strange: dict[str, tuple[Models, Models, Models]] = field(default_factory=dict)
+    slots: dict[Flow, int] = field(default_factory=dict)
+
+
+def group_name(replica: Replica, estimates: Estimates) -> str:
+    """The replica's group: same pool, models and slots, and about the same speed."""
+    facts = replica.facts
+    ratios = [
+        estimates.service[model, facts.name].value / estimates.models[model].value
+        for model in facts.models
+        if estimates.explored(model, facts.name) and estimates.models[model].value > 0
+    ]
+    speed = round(log(sum(ratios) / len(ratios)) / log(1.8)) if ratios and sum(ratios) else 0
+    models = ",".join(sorted(facts.models))
+    return f"{facts.pool}|{models}|{facts.slots}|{facts.gpus}|{facts.levels}|{speed}"
+
+
+def lay_out(
+    replicas: Mapping[str, Replica],
+    estimates: Estimates,
+    demand: Mapping[Flow, float],
+    prices: dict[str, float],
+    slot_price: float,
+) -> Layout:
+    """Compute the sets anew. ``demand``: work per ns by flow; ``prices`` from the time before;
+    ``slot_price`` scales how much cost counts against nearness (0: not at all)."""
+    groups: dict[str, list[Replica]] = {}
+    for replica in replicas.values():
+        if replica.serving():
+            groups.setdefault(group_name(replica, estimates), []).append(replica)
+    options: dict[Flow, dict[str, float]] = {}
+    for name, members in groups.items():
+        for model in members[0].facts.models:
+            service = _service(members, model, estimates)
+            for lane in members[0].pool.lanes:
+                options.setdefault((model, lane), {})[name] = service
+    slots = {name: sum(r.facts.slots for r in members) for name, members in groups.items()}
+    kept = {name: price for name, price in prices.items() if name in groups}
+    layout = Layout(prices=kept)
+    layout.plan = solve(demand, options, slots, kept)
+    for flow, services in options.items():
+        _sort(layout, flow, services, groups, estimates, slot_price)
+    _turn_around(layout, replicas)
+    return layout
+
+
+def _service(members: list[Replica], model: str, estimates: Estimates) -> float:
+    known = [
+        estimates.service[model, r.facts.name].value
+        for r in members
+        if (model, r.facts.name) in estimates.service
+    ]
+    mean = estimates.models.get(model)
+    if known:
+        return max(1.0, sum(known) / len(known))
+    return max(1.0, mean.value) if mean is not None else 1.0
+
+
+def _sort(
+    layout: Layout,
+    flow: Flow,
+    services: Mapping[str, float],
+    groups: Mapping[str, list[Replica]],
+    estimates: Estimates,
+    slot_price: float,
+) -> None:
+    """Put the flow's groups into its set, its spill, or neither, best first."""
+    model, lane = flow
+    plan, fastest = layout.plan, min(services.values())
+    busy = min(1.0, max(0.0, (plan.load - 0.4) / 0.4))
+    limit = min(FARTHEST, NEAR / max(plan.load, 0.01))
+    inside: list[tuple[float, str]] = []
+    outside: list[tuple[float, str]] = []
+    for name, service in services.items():
+        cost = 1.0 + slot_price * (plan.cost[flow, name] - 1.0)
+        hold = plan.hold.get((model, name), 0.0)
+        explored = any(estimates.explored(model, r.facts.name) for r in groups[name])
+        score = busy * (1.0 - hold) + (1.0 - busy) * (1.0 - fastest / service)
+        if lane == 0 and groups[name][0].pool.dedicated:
+            score -= 1.0
+        used = hold >= SHARE or plan.part[flow, name] >= PART or plan.load < RELAXED
+        if not explored or (cost <= limit and used):
+            inside.append((score, name))
+        elif cost <= limit:
+            outside.append((score, name))
+    if not inside:
+        inside, outside = outside, []
+    layout.sets[flow] = tuple(tuple(groups[name]) for _, name in sorted(inside))
+    layout.spills[flow] = tuple(tuple(groups[name]) for _, name in sorted(outside))
+    layout.slots[flow] = sum(r.facts.slots for tier in layout.sets[flow] for r in tier)
+
+
+def _turn_around(layout: Layout, replicas: Mapping[str, Replica]) -> None:
+    """From sets by flow to models by replica."""
+    found: list[dict[str, tuple[list[str], list[str], list[str]]]] = [{}, {}, {}]
+    for flow, tiers in layout.sets.items():
+        _note(found[0], flow, tiers)
+    for flow, tiers in layout.spills.items():
+        _note(found[1], flow, tiers)
+    for name, replica in replicas.items():
+        for lane in replica.pool.lanes:
+            for model in replica.facts.models:
+                near = [table.get(name, ([], [], []))[lane] for table in found[:2]]
+                if model not in near[0] and model not in near[1]:
+                    found[2].setdefault(name, ([], [], []))[lane].append(model)
+    for source, target in zip(found, (layout.wanted, layout.spare, layout.strange), strict=True):
+        for name, (first, second, third) in source.items():
+            target[name] = (tuple(first), tuple(second), tuple(third))
+
+
+def _note(
+    table: dict[str, tuple[list[str], list[str], list[str]]], flow: Flow, tiers: tuple[Tier, ...]
+) -> None:
+    model, lane = flow
+    for tier in tiers:
+        for replica in tier:
+            table.setdefault(replica.facts.name, ([], [], []))[lane].append(model)
