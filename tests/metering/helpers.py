@@ -37,7 +37,7 @@ def usage_row(**fields: object) -> UsageRow:
     return UsageRow(**{**plain, **fields})  # type: ignore[arg-type]
 
 
-def wait_until(condition: Callable[[], object], *, within: float = 10.0) -> None:
+def wait_until(condition: Callable[[], object], *, within: float = 30.0) -> None:
     """Return as soon as ``condition`` holds; fail after ``within`` seconds."""
     deadline = time.monotonic() + within
     while not condition():
