@@ -1,8 +1,8 @@
 """Steps the engine in real time: one timer per step, whatever the number of sequences."""
 
-import asyncio
 import logging
 from collections.abc import Callable
+from typing import Protocol
 
 from .engine import Engine, Output, Sequence
 
@@ -14,27 +14,45 @@ MAX_LAG_S = 0.25
 logger = logging.getLogger(__name__)
 
 
+class Timer(Protocol):
+    """A call to come."""
+
+    def cancel(self) -> None:
+        """Drop it."""
+
+
+class Timers(Protocol):
+    """The part of an event loop that knows the time, in seconds."""
+
+    def time(self) -> float:
+        """Now."""
+
+    def call_at(self, when: float, callback: Callable[[], None], /) -> Timer:
+        """Call back then."""
+
+
 class Driver:
-    """Owns the engine; all its methods belong to one event loop.
+    """Owns the engine; all its methods belong to the event loop of ``timers``.
 
     ``sink`` gets each of a sequence's outputs, in the turn of the loop in which the step
     ends, and must not block.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, timers: Timers) -> None:
         self.engine = engine
+        self._timers = timers
         self.max_running = 0
         self._sinks: dict[Sequence, Sink] = {}
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Timer | None = None
         self._ends = 0.0
 
     def submit(self, sequence: Sequence, sink: Sink) -> None:
         """Queue a sequence. Raises ValueError where it can never fit."""
-        loop = asyncio.get_running_loop()
-        self.engine.submit(sequence, loop.time())
+        now = self._timers.time()
+        self.engine.submit(sequence, now)
         self._sinks[sequence] = sink
         if self._timer is None:
-            self._begin(loop.time())
+            self._begin(now)
 
     def abort(self, sequence: Sequence, *, outcome: str = "abort") -> None:
         """Stop a sequence at once; nothing happens to one that is over."""
@@ -55,7 +73,7 @@ class Driver:
             self._timer = None
             return
         self._ends = ends
-        self._timer = asyncio.get_running_loop().call_at(ends, self._end)
+        self._timer = self._timers.call_at(ends, self._end)
 
     def _end(self) -> None:
         for output in self.engine.end_step(self._ends):
@@ -69,5 +87,5 @@ class Driver:
             except Exception:  # one broken call must not stop the card for the others
                 logger.exception("a call failed while taking its output")
                 self.abort(output.sequence)
-        now = asyncio.get_running_loop().time()
+        now = self._timers.time()
         self._begin(self._ends if now - self._ends < MAX_LAG_S else now)

@@ -39,7 +39,7 @@ class Faults(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     ``ignore_disconnect`` goes on generating when the client has left.
     """
 
-    count: Whole | None = None
+    count: Annotated[int, msgspec.Meta(ge=1)] | None = None
     refuse: Whole | None = None
     retry_after: Whole | None = None
     error: Whole | None = None
@@ -94,10 +94,9 @@ class FaultBox:
 
     def take(self) -> Faults:
         """The faults for one more inference request."""
-        if self._left is None:
-            return self.current
-        if self._left == 0:
-            self.clear()
-            return self.current
-        self._left -= 1
-        return self.current
+        faults = self.current
+        if self._left is not None:
+            self._left -= 1
+            if not self._left:
+                self.clear()
+        return faults

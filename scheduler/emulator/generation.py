@@ -18,6 +18,7 @@ from .requests import (
     CompletionRequest,
     EmbeddingRequest,
     Sampling,
+    message_pairs,
     prompts_of,
 )
 from .server import Emulator, json_response, parse
@@ -25,6 +26,9 @@ from .shapes import ChatShape, CompletionShape, Shape
 from .streams import send_stream
 from .tokens import detokenize
 from .usage import UsageReport
+
+# No token stands for more characters than this.
+MOST_CHARACTERS = 12
 
 
 class Generation:
@@ -39,6 +43,7 @@ class Generation:
         """``POST /v1/chat/completions``."""
         body = parse(ChatRequest, raw)
         model = self._check(body)
+        self._check_size(sum(len(text) for _, text in message_pairs(body.messages)))
         prompt = body.prompt_ids()
         shape = ChatShape(seen.id, int(time.time()), model, with_ids=bool(body.return_token_ids))
         echo = ""
@@ -52,6 +57,8 @@ class Generation:
         """``POST /v1/completions``."""
         body = parse(CompletionRequest, raw)
         model = self._check(body)
+        if isinstance(body.prompt, str):
+            self._check_size(len(body.prompt))
         prompts = prompts_of(body.prompt)
         shape = CompletionShape(
             seen.id, int(time.time()), model, with_ids=bool(body.return_token_ids)
@@ -104,6 +111,12 @@ class Generation:
         body.check()
         self._emulator.check_priority(body.priority)
         return model
+
+    def _check_size(self, characters: int) -> None:
+        """Refuse a text that is too long whatever its tokens are, without counting them."""
+        limit = self._emulator.settings.max_model_len
+        if characters > limit * MOST_CHARACTERS:
+            raise too_long(limit, characters // 4, None)
 
     def _budget(self, prompt: list[int], wanted: int | None) -> int:
         """Tokens the answer may have. Raises ApiError where prompt and answer are too long."""

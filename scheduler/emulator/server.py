@@ -31,7 +31,7 @@ class Emulator:
         settings.check()
         self.settings = settings
         self.engine = Engine(settings.service)
-        self.driver = Driver(self.engine)
+        self.driver = Driver(self.engine, asyncio.get_running_loop())
         self.faults = FaultBox()
         self.recorder = Recorder(keep=settings.keep)
         self.exposition = Exposition(self.engine, settings.models[0], settings.memory_gb)

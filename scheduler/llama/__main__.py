@@ -32,6 +32,14 @@ def port_number(text: str) -> int:
     return port
 
 
+def whole_number(text: str) -> int:
+    """A number of at least 1."""
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError("must be a whole number of at least 1")
+    return value
+
+
 def default_threads() -> int:
     """Half the cores. The engine's threads wait for each other in a spin loop, so on a machine
     that has other work as well, one thread too many makes it several times slower."""
@@ -43,11 +51,11 @@ def parse_args(argv: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m scheduler.llama", description=__doc__)
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=port_number, default=9009)
-    parser.add_argument("--slots", type=int, default=2, help="requests at once")
-    parser.add_argument("--ctx-per-slot", type=int, default=4096, help="tokens of context")
+    parser.add_argument("--slots", type=whole_number, default=2, help="requests at once")
+    parser.add_argument("--ctx-per-slot", type=whole_number, default=4096, help="tokens of context")
     parser.add_argument("--alias", default="smollm2", help="the model name it answers to")
     parser.add_argument("--slot-dir", type=Path, help="where slots are saved (a temporary folder)")
-    parser.add_argument("--threads", type=int, default=default_threads())
+    parser.add_argument("--threads", type=whole_number, default=default_threads())
     parser.add_argument("--model-file", type=Path, help="another GGUF file than the wheel's")
     parser.add_argument("--verbose", action="store_true", help="show the engine's own log")
     return parser.parse_args(argv)

@@ -175,6 +175,7 @@ async def test_fields_it_does_not_know_are_ignored() -> None:
         ({"max_completion_tokens": 0}, 400, "max_tokens must be at least 1"),
         ({"max_tokens": 9000}, 400, "maximum context length is 8192 tokens"),
         ({"messages": [{"role": "user", "content": "w " * 20000}]}, 400, "maximum context length"),
+        ({"messages": [{"role": "user", "content": "w" * 3_000_000}]}, 400, "750000 input tokens"),
         ({"model": "other"}, 404, "The model `other` does not exist."),
         ({"priority": -100}, 400, "Priority scheduling is not enabled"),
         ({"messages": []}, 400, "messages"),
