@@ -24,13 +24,14 @@ endif
 
 STATIC_SOURCES := $(shell find static -type f 2>/dev/null)
 
-.PHONY: help up test test-long check bench lock tools clean
+.PHONY: help up test test-long check bench simulate lock tools clean
 
 help:
 	@echo 'make up      start Fairlane with its database and demo data (ENGINE=llama, DEMO=0, PORT=8000)'
 	@echo 'make test    the whole test suite (ARGS="-k name" passes options to pytest)'
 	@echo 'make check   format, lint, types, import contracts, migrations, templates'
 	@echo 'make bench   the benchmark tables (OUT=dir writes bench.json, ARGS="--only core")'
+	@echo 'make simulate  the scheduling experiment (SCENARIO=path or name, SEED=n, OUT=dir)'
 
 up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static
 	@exec $(PY) manage.py up --port $(PORT)
@@ -52,6 +53,11 @@ check: $(VENV)/.dev build/.static
 
 bench: $(VENV)/.dev build/.static
 	@$(PY) -m bench $(if $(OUT),--out '$(OUT)') $(ARGS)
+
+# Every scenario of the project under every scheduler, or the one given; on all cores.
+simulate: $(VENV)/.runtime
+	@$(PY) -m scheduler.simulation $(if $(SCENARIO),--scenario '$(SCENARIO)') \
+		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out '$(OUT)') $(ARGS)
 
 # Locks hold hashes and no index addresses; versions move only where pyproject.toml asks for it
 # (UPGRADE=1 moves all).

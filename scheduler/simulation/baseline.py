@@ -58,7 +58,7 @@ class Baseline:
         """See Scheduler."""
         self.cluster.refuse(request, Outcome.FAILED)
 
-    def measured(self, busy: list[float]) -> None:
+    def measured(self, readings: list[tuple[float, float]]) -> None:
         """See Scheduler."""
 
     def woken(self) -> None:

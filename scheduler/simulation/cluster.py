@@ -11,6 +11,7 @@ class Card:
     ``measured`` what that was at the last measurement."""
 
     __slots__ = (
+        "_weights",
         "area",
         "decoder",
         "measured",
@@ -38,9 +39,20 @@ class Card:
         self.area = 0
         self.touched = 0
         self.measured = 0
+        memory = sum(workload.scenario.models[name].memory_gb for name in spec.models)
+        self._weights = memory / spec.hardware.memory_gb if spec.hardware.memory_gb else 1.0
 
     def busy(self, now: int) -> int:
         """Busy slot time (slot-ns) from the beginning until now."""
         self.area += len(self.running) * (now - self.touched)
         self.touched = now
         return self.area
+
+    def reading(self, now: int, passed: int) -> tuple[float, float]:
+        """The share of busy slot time in the time passed since the last reading, and of
+        memory in use: weights, or the KV cache where it is limited."""
+        before, self.measured = self.measured, self.busy(now)
+        memory = self._weights
+        if self.decoder is not None and self.decoder.kv_share is not None:
+            memory = self.decoder.kv_share
+        return (self.measured - before) / (passed * self.slots), memory

@@ -81,6 +81,11 @@ class Decoder:
             found = min(found, self._at + ceil(left * self._step))
         return found
 
+    @property
+    def kv_share(self) -> float | None:
+        """The share of the KV cache that is reserved; None where it isn't limited."""
+        return self._used / self._kv if self._kv is not None else None
+
     def fits(self, need: int) -> bool:
         """Whether the KV cache has room for so many more tokens beside what runs."""
         return self._kv is None or self._used + min(need, self._kv) <= self._kv

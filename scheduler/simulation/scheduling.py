@@ -73,10 +73,11 @@ class Scheduler(Protocol):
         """A request's replica is gone, its slot with it."""
 
     def changed(self, replica: int) -> None:
-        """A replica has gone, or is there again."""
+        """A replica is seen to have gone, or to be there again: a probe later than it was."""
 
-    def measured(self, busy: list[float]) -> None:
-        """Each replica's share of busy slot time since the last call, every 3 s."""
+    def measured(self, readings: list[tuple[float, float]]) -> None:
+        """Each replica's share of busy slot time since the last call, and of memory in use
+        now; every 3 s."""
 
     def woken(self) -> None:
         """The time asked for has come."""

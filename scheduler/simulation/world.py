@@ -20,9 +20,11 @@ REFUSED_NS = 1_000_000
 # A run ends so long after its last arrival, whatever still waits.
 DRAIN_S = 600
 MEASURE_NS = 3 * SECOND
+# A health probe finds out so long after a replica has gone or come.
+PROBE_NS = SECOND
 
 # What is on the heap, as (time, kind, a, b). Of one time, ends come first.
-FINISH, CARD, STOP, LOST, PROGRESS, SAMPLE, FAULT, WAKE, MEASURE = range(9)
+FINISH, CARD, STOP, LOST, PROGRESS, SAMPLE, FAULT, PROBE, WAKE, MEASURE = range(10)
 
 
 class World:
@@ -59,6 +61,7 @@ class World:
             self._progress,
             self._sample,
             self._fault,
+            self._probe,
             self._woken,
             self._measure,
         )
@@ -296,9 +299,9 @@ class World:
 
     def _fault(self, replica: int, up: int) -> None:
         card = self.cards[replica]
+        heappush(self._heap, (self.now + PROBE_NS, PROBE, replica, up))
         if up:
             card.up = True
-            self.scheduler.changed(replica)
             return
         lost = sorted(card.running)
         for request in lost:
@@ -310,19 +313,18 @@ class World:
             card.decoder.clear()
         for request in lost:
             self.scheduler.lost(request, replica)
-        self.scheduler.changed(replica)
+
+    def _probe(self, replica: int, up: int) -> None:
+        if self.cards[replica].up == up:
+            self.scheduler.changed(replica)
 
     def _woken(self, version: int, _: int) -> None:
         if version == self._wake:
             self.scheduler.woken()
 
     def _measure(self, _: int, __: int) -> None:
-        busy = []
-        for card in self.cards:
-            before = card.measured
-            card.measured = card.busy(self.now)
-            busy.append((card.measured - before) / (MEASURE_NS * card.slots))
-        self.scheduler.measured(busy)
+        readings = [card.reading(self.now, MEASURE_NS) for card in self.cards]
+        self.scheduler.measured(readings)
         heappush(self._heap, (self.now + MEASURE_NS, MEASURE, 0, 0))
 
     def _sample(self, _: int, __: int) -> None:

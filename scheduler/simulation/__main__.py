@@ -1,0 +1,90 @@
+"""``python -m scheduler.simulation``: the scheduling experiment."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from .lp import throughput_bound
+from .progress import Progress
+from .report import Report, save, show
+from .runner import Result, Task, run_all
+from .scenario import Scenario
+from .scenario_file import ScenarioError, built_in, load
+from .schedulers import SCHEDULERS
+
+DEFAULT_OUT = Path("build") / "simulation"
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit status."""
+    options = _parser().parse_args(arguments)
+    try:
+        scenarios = [load(source) for source in options.scenario or built_in()]
+    except ScenarioError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    for scenario in scenarios:
+        for remark in scenario.remarks:
+            sys.stderr.write(f"{scenario.name}: {remark} (ignored)\n")
+    if options.seconds is not None:
+        scenarios = [scenario.cut(options.seconds) for scenario in scenarios]
+    tasks = [
+        Task(scenario, scenario.seed if options.seed is None else options.seed, scheduler)
+        for scenario in scenarios
+        for scheduler in options.only
+    ]
+    with Progress() as progress:
+        results = run_all(tasks, progress, options.processes)
+    for report in _reports(scenarios, results):
+        sys.stdout.write(show(report))
+        save(report, options.out)
+    sys.stdout.write(f"Results and charts are in {options.out}\n")
+    return 0
+
+
+def _reports(scenarios: list[Scenario], results: list[Result]) -> list[Report]:
+    """Results come scenario by scenario, each under the same schedulers."""
+    size = len(results) // len(scenarios)
+    found = []
+    for place, scenario in enumerate(scenarios):
+        own = results[place * size : (place + 1) * size]
+        by_name = {result.task.scheduler: result for result in own}
+        found.append(Report(scenario, own[0].task.seed, throughput_bound(scenario), by_name))
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m scheduler.simulation", description=__doc__)
+    parser.add_argument(
+        "--scenario",
+        action="append",
+        metavar="PATH",
+        help=f"a scenario file or the name of a built-in one ({', '.join(built_in())}); "
+        "may be given several times; default: all built-in ones",
+    )
+    parser.add_argument("--seed", type=int, help="instead of the scenario's own")
+    parser.add_argument("--out", type=Path, default=DEFAULT_OUT, help="folder for the results")
+    parser.add_argument(
+        "--only",
+        type=_names,
+        default=list(SCHEDULERS),
+        metavar="NAMES",
+        help=f"schedulers, separated by commas, of {', '.join(SCHEDULERS)}",
+    )
+    parser.add_argument("--seconds", type=float, help="end the arrivals after so many seconds")
+    parser.add_argument("--processes", type=int, help="default: one a core")
+    return parser
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    wrong = [name for name in names if name not in SCHEDULERS]
+    if wrong or not names:
+        raise argparse.ArgumentTypeError(
+            f"{', '.join(wrong) or 'nothing'} is none of {', '.join(SCHEDULERS)}"
+        )
+    return list(dict.fromkeys(names))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
