@@ -1,143 +1,22 @@
 """The routes, and an emulator that listens."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
+from .control import Control
 from .errors import ApiError
-from .exposition import kv_usage
-from .faults import Faults
 from .generation import Generation
-from .requests import DetokenizeRequest, TokenizeRequest, chat_prompt_ids, message_pairs
-from .server import (
-    NAME,
-    VERSION,
-    Emulator,
-    Inference,
-    error_response,
-    json_response,
-    parse,
-)
+from .server import NAME, Emulator, Inference, error_response
+from .service import Service
 from .settings import Settings
-from .tokens import detokenize, tokenize
 
 # Large multimodal bodies are legitimate, so the cap is the gateway's business.
 MAX_BODY_BYTES = 256 * 1024 * 1024
 STOP_GRACE_S = 0.2
-PROMETHEUS_TEXT = "text/plain; version=0.0.4; charset=utf-8"
-
-
-class Service:
-    """Everything but inference."""
-
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
-
-    async def health(self, _: web.Request) -> web.Response:
-        """``GET /health``: empty, 200 or 503."""
-        return web.Response(status=503 if self._emulator.faults.current.never_ready else 200)
-
-    async def version(self, _: web.Request) -> web.Response:
-        """``GET /version``."""
-        return json_response(msgspec.json.encode({"version": VERSION, "emulator": True}))
-
-    async def models(self, _: web.Request) -> web.Response:
-        """``GET /v1/models``."""
-        data: list[dict[str, object]] = [
-            {
-                "id": name,
-                "object": "model",
-                "created": self._emulator.started,
-                "owned_by": NAME,
-                "root": name,
-                "parent": None,
-                "max_model_len": self._emulator.settings.max_model_len,
-                "permission": [],
-            }
-            for name in self._emulator.settings.models
-        ]
-        return json_response(msgspec.json.encode({"object": "list", "data": data}))
-
-    async def metrics(self, _: web.Request) -> web.Response:
-        """``GET /metrics``."""
-        return _text(self._emulator.exposition.engine())
-
-    async def card(self, _: web.Request) -> web.Response:
-        """``GET /dcgm/metrics``."""
-        return _text(self._emulator.exposition.card(asyncio.get_running_loop().time()))
-
-    async def tokenize(self, request: web.Request) -> web.Response:
-        """``POST /tokenize``."""
-        body = parse(TokenizeRequest, await request.read())
-        if body.messages is not None:
-            ids = chat_prompt_ids(
-                message_pairs(body.messages),
-                add_generation_prompt=body.add_generation_prompt,
-                continue_final_message=body.continue_final_message,
-            )
-        else:
-            ids = tokenize(body.prompt or "")
-        limit = self._emulator.settings.max_model_len
-        answer = {"count": len(ids), "max_model_len": limit, "tokens": ids, "token_strs": None}
-        return json_response(msgspec.json.encode(answer))
-
-    async def detokenize(self, request: web.Request) -> web.Response:
-        """``POST /detokenize``."""
-        body = parse(DetokenizeRequest, await request.read())
-        text = detokenize(body.tokens, special=True)
-        return json_response(msgspec.json.encode({"prompt": text}))
-
-
-class Control:
-    """``/emulator``: faults and notes, for tests."""
-
-    def __init__(self, emulator: Emulator) -> None:
-        self._emulator = emulator
-
-    async def set_faults(self, request: web.Request) -> web.Response:
-        """``POST /emulator/faults``: replaces the faults in force."""
-        self._emulator.faults.set(parse(Faults, await request.read()))
-        return await self.faults(request)
-
-    async def clear_faults(self, request: web.Request) -> web.Response:
-        """``DELETE /emulator/faults``."""
-        self._emulator.faults.clear()
-        return await self.faults(request)
-
-    async def faults(self, _: web.Request) -> web.Response:
-        """``GET /emulator/faults``: those in force."""
-        return json_response(msgspec.json.encode(self._emulator.faults.current))
-
-    async def state(self, _: web.Request) -> web.Response:
-        """``GET /emulator/state``: what the server saw and is doing."""
-        engine, counters = self._emulator.engine, self._emulator.engine.counters
-        state = self._emulator.recorder.as_dict() | {
-            "running": len(engine.running),
-            "waiting": len(engine.waiting),
-            "max_running": self._emulator.driver.max_running,
-            "kv_usage": kv_usage(engine),
-            "preemptions": counters.preemptions,
-            "prompt_tokens": counters.prompt_tokens,
-            "generation_tokens": counters.generation_tokens,
-            "prefix_hit_tokens": counters.prefix_hits,
-        }
-        return json_response(msgspec.json.encode(state))
-
-    async def reset(self, _: web.Request) -> web.Response:
-        """``DELETE /emulator/state``: forget what was seen, and the idle prefix cache."""
-        self._emulator.recorder.reset()
-        self._emulator.driver.max_running = len(self._emulator.engine.running)
-        self._emulator.engine.pool.forget()
-        return web.Response(status=204)
-
-
-def _text(body: bytes) -> web.Response:
-    return web.Response(body=body, headers={"Content-Type": PROMETHEUS_TEXT})
 
 
 @web.middleware

@@ -12,15 +12,9 @@ from .embeddings import as_base64, embed
 from .engine import Output, Sequence
 from .errors import ApiError, too_long
 from .faults import Faults
+from .prompts import chat_prompt_ids, message_pairs, prompts_of
 from .recorder import Seen
-from .requests import (
-    ChatRequest,
-    CompletionRequest,
-    EmbeddingRequest,
-    Sampling,
-    message_pairs,
-    prompts_of,
-)
+from .requests import ChatRequest, CompletionRequest, EmbeddingRequest, Sampling
 from .server import Emulator, json_response, parse
 from .shapes import ChatShape, CompletionShape, Shape
 from .streams import send_stream
@@ -43,8 +37,13 @@ class Generation:
         """``POST /v1/chat/completions``."""
         body = parse(ChatRequest, raw)
         model = self._check(body)
-        self._check_size(sum(len(text) for _, text in message_pairs(body.messages)))
-        prompt = body.prompt_ids()
+        turns = message_pairs(body.messages)
+        self._check_size(sum(len(text) for _, text in turns))
+        prompt = chat_prompt_ids(
+            turns,
+            add_generation_prompt=body.add_generation_prompt,
+            continue_final_message=body.continue_final_message,
+        )
         shape = ChatShape(seen.id, int(time.time()), model, with_ids=bool(body.return_token_ids))
         echo = ""
         if faults.echo_partial and body.continue_final_message:

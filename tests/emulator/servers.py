@@ -11,7 +11,7 @@ import httpx
 
 from scheduler.emulator.app import Listening, listen
 from scheduler.emulator.engine import ServiceModel
-from scheduler.emulator.requests import chat_prompt_ids
+from scheduler.emulator.prompts import chat_prompt_ids
 from scheduler.emulator.server import Emulator
 from scheduler.emulator.settings import DEFAULT_MODEL, Settings
 

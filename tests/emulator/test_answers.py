@@ -14,7 +14,7 @@ from scheduler.emulator.answers import (
     is_open,
     split_prompt,
 )
-from scheduler.emulator.requests import chat_prompt_ids
+from scheduler.emulator.prompts import chat_prompt_ids
 from scheduler.emulator.tokens import END_OF_TEXT, Detokenizer, detokenize, tokenize
 
 PROMPTS = [

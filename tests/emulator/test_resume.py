@@ -8,7 +8,7 @@ from typing import cast
 import pytest
 
 from scheduler.emulator.answers import expected_ids, expected_text, is_open
-from scheduler.emulator.requests import chat_prompt_ids
+from scheduler.emulator.prompts import chat_prompt_ids
 from scheduler.emulator.settings import Settings
 
 from .servers import CHAT, SLOW, Json, Served, chat, content, served
