@@ -1,8 +1,10 @@
 """What the scheduler needs from outside, as Protocols. ``testing`` has a fake for each."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
+from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
 from metering.core.usage import UsageRow
 
@@ -68,4 +70,66 @@ class UsageSink(Protocol):
 
     def pending(self) -> int:
         """Rows taken and not yet landed."""
+        ...
+
+
+class AuditSink(Protocol):
+    """Where it is written down what callers tried."""
+
+    def escalations(self, minutes: Sequence[EscalationMinute]) -> None:
+        """Add up claims above their callers' ceilings; may block. Raises OSError when that
+        cannot be done now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A limit as its user sees it: how much at once, what is left, ns until it is whole."""
+
+    limit: int
+    remaining: int
+    reset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """The narrowest of the limits that bind a caller; None where there is none."""
+
+    requests: Level | None = None
+    tokens: Level | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Denied:
+    """Nothing was taken. ``reason`` is the contract's code; ``retry_after`` the ns after which
+    a single request of this size succeeds, None where waiting does not help."""
+
+    reason: str
+    retry_after: int | None
+    standing: Standing
+
+
+class Grant(Protocol):
+    """One request's reservation. Ends with one ``settle``; further ones change nothing."""
+
+    def settle(self, tokens: int, *, counted: bool) -> None:
+        """The request used ``tokens`` in truth; where not ``counted`` it is as if it had
+        never been made."""
+        ...
+
+    def standing(self) -> Standing:
+        """What is left to the caller now."""
+        ...
+
+
+class Limiter(Protocol):
+    """Who may make how many requests and use how many tokens."""
+
+    def follow(self, access: AccessSnapshot) -> None:
+        """Other limits from now on. What was used stays used."""
+        ...
+
+    async def reserve(self, business: str, credential: str, tokens: int) -> Grant | Denied:
+        """Take one request and ``tokens``, or nothing at all. ``credential`` is the id of the
+        one that is the bearer, or empty."""
         ...

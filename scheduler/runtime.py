@@ -10,11 +10,21 @@ from channels.layers import BaseChannelLayer
 
 from .actor import Scheduler
 from .core.fleet import FleetSnapshot
+from .escalations import Escalations
 from .gateway.app import Gateway
 from .gateway.upstream import Upstream
 from .health import Health
+from .limits import Limits
 from .metrics import Metrics
-from .ports import Changes, Clock, CredentialSource, FleetSource, PolicySource, UsageSink
+from .ports import (
+    AuditSink,
+    Changes,
+    Clock,
+    CredentialSource,
+    FleetSource,
+    PolicySource,
+    UsageSink,
+)
 from .publisher import Publisher
 from .stats import Stats
 from .worker import Worker
@@ -37,6 +47,7 @@ class Runtime:
         policy: PolicySource,
         changes: Changes,
         usage: UsageSink,
+        audit: AuditSink,
         layer: BaseChannelLayer,
         pepper: bytes,
         max_body: int,
@@ -49,10 +60,14 @@ class Runtime:
         self._usage = usage
         self.stats = Stats(Metrics())
         self.scheduler = Scheduler(clock, self.stats)
+        self._limiter = Limits(clock)
+        self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
             upstream=Upstream(address_allowed),
             usage=usage,
+            limiter=self._limiter,
+            escalations=self._escalations,
             clock=clock,
             stats=self.stats,
             pepper=pepper,
@@ -79,6 +94,7 @@ class Runtime:
         self._spawn(self._changes.run(self.reload), "changes")
         self._spawn(self._publisher.run(), "live frames")
         self._spawn(self._worker.run(), "scheduler channel")
+        self._spawn(self._escalations.run(), "escalations")
         self._spawn(self._become_ready(), "readiness")
 
     async def stop(self, grace: float) -> None:
@@ -90,6 +106,7 @@ class Runtime:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self.health.close()
+        await self._escalations.flush()
         await self._usage.close()
 
     async def reload(self, topic: str) -> None:
@@ -97,6 +114,7 @@ class Runtime:
         gateway = self.gateway
         if topic == "access":
             gateway.access = await asyncio.to_thread(self._credentials.access)
+            self._limiter.follow(gateway.access)
             self.scheduler.set_access(gateway.access)
         elif topic == "fleet":
             self._follow(await asyncio.to_thread(self._fleet.fleet))

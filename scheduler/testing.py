@@ -1,15 +1,17 @@
 """One working fake per port, for tests and trials: nothing here reads a clock or a database."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot, BusinessFacts, CredentialFacts, KeyFacts
 from metering.core.keys import digest, prefix_of
 from metering.core.usage import UsageRow
 
 from .core.fleet import FleetSnapshot, ModelFacts, PoolFacts, ReplicaFacts
 from .core.policy import Policy
+from .ports import Denied, Grant, Level, Standing
 
 
 @dataclass(slots=True)
@@ -123,3 +125,58 @@ class MemoryUsage:
     def by_id(self, request: str) -> UsageRow:
         """The row of a request."""
         return next(row for row in self.rows if row.id == request)
+
+
+@dataclass(slots=True)
+class MemoryAudit:
+    """Adds counts up in a dict by business and minute; ``away`` makes it refuse."""
+
+    seen: dict[tuple[str, int], EscalationMinute] = field(default_factory=dict)
+    away: bool = False
+
+    def escalations(self, minutes: Sequence[EscalationMinute]) -> None:
+        """Add them up."""
+        if self.away:
+            raise OSError("away")
+        for row in minutes:
+            known = self.seen.get((row.business, row.minute))
+            count = row.count if known is None else known.count + row.count
+            self.seen[row.business, row.minute] = replace(row, count=count)
+
+
+@dataclass(slots=True)
+class MemoryLimiter:
+    """Counts down one number of requests for everybody; notes what was settled."""
+
+    left: int = 1_000_000
+    retry_after: int = 1_000_000_000
+    settled: list[tuple[int, bool]] = field(default_factory=list)
+
+    def follow(self, access: AccessSnapshot) -> None:
+        """Its limit is its own."""
+
+    async def reserve(self, business: str, credential: str, tokens: int) -> Grant | Denied:
+        """Take one, or nothing."""
+        if not self.left:
+            return Denied("rate_limit_requests", self.retry_after, Standing())
+        self.left -= 1
+        return MemoryGrant(self)
+
+
+@dataclass(slots=True)
+class MemoryGrant:
+    """One taken of a ``MemoryLimiter``."""
+
+    limiter: MemoryLimiter
+    open: bool = True
+
+    def settle(self, tokens: int, *, counted: bool) -> None:
+        """Note it; give it back where it does not count."""
+        if self.open:
+            self.open = False
+            self.limiter.settled.append((tokens, counted))
+            self.limiter.left += not counted
+
+    def standing(self) -> Standing:
+        """What is left."""
+        return Standing(requests=Level(self.limiter.left, self.limiter.left, 0))

@@ -3,17 +3,20 @@
 import ipaddress
 import logging
 import time
+from collections.abc import Sequence
 from functools import lru_cache
 
 from channels.layers import get_channel_layer
 from django import db
 from django.conf import settings
-from scheduler.addresses import allowed, check_url
 
 from metering.changes import ChangeListener
+from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
 from metering.journal import Journal
 from metering.selectors.access import load_access
+from metering.services.audit import record_escalations
+from scheduler.addresses import allowed, check_url
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.runtime import Runtime
@@ -56,6 +59,19 @@ class Database:
             db.connections.close_all()
 
 
+class Audit:
+    """The audit trail, for what callers try. Gives its connection back to the pool."""
+
+    def escalations(self, minutes: Sequence[EscalationMinute]) -> None:
+        """Add up claims above their callers' ceilings."""
+        try:
+            record_escalations(minutes)
+        except db.Error as error:
+            raise OSError(f"Postgres says: {error}") from error
+        finally:
+            db.connections.close_all()
+
+
 def address_allowed(address: str) -> bool:
     """Whether a replica may have this IP address."""
     try:
@@ -87,6 +103,7 @@ def runtime() -> Runtime:
         policy=database,
         changes=ChangeListener(),
         usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
+        audit=Audit(),
         layer=layer,
         pepper=settings.FAIRLANE_KEY_PEPPER,
         max_body=settings.FAIRLANE_MAX_BODY_BYTES,

@@ -20,7 +20,7 @@ class TokenBucket:
 
     __slots__ = ("_at", "_level", "_most", "_per_ns", "_unit", "burst")
 
-    def __init__(self, rate_per_s: float, burst: float, now_ns: int = 0) -> None:
+    def __init__(self, rate_per_s: float | Fraction, burst: float, now_ns: int = 0) -> None:
         self._at = now_ns
         self._limit(rate_per_s, burst)
         self._level = self._most
@@ -51,7 +51,7 @@ class TokenBucket:
         """Take ``n`` whether it is there or not: what is owed must refill first."""
         self._level -= self._parts(n)
 
-    def change(self, rate_per_s: float, burst: float, now_ns: int) -> None:
+    def change(self, rate_per_s: float | Fraction, burst: float, now_ns: int) -> None:
         """Other limits from now on. What is in it stays, as far as it has room."""
         self._refill(now_ns)
         held = Fraction(self._level, self._unit)
@@ -72,11 +72,11 @@ class TokenBucket:
             return NEVER
         return self._at - now_ns - (self._level - self._most) // self._per_ns
 
-    def _limit(self, rate_per_s: float, burst: float) -> None:
+    def _limit(self, rate_per_s: float | Fraction, burst: float) -> None:
         if rate_per_s < 0 or burst < 0:
             raise ValueError("a bucket's limits cannot be negative")
         # By the shortest decimal form: 0.1 is a tenth, and not the binary number next to it.
-        rate = Fraction(repr(rate_per_s))
+        rate = rate_per_s if isinstance(rate_per_s, Fraction) else Fraction(repr(rate_per_s))
         self.burst = burst
         self._unit = rate.denominator * SECOND
         self._per_ns = rate.numerator

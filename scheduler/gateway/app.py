@@ -16,7 +16,9 @@ from metering.core.usage import UsageRow
 from scheduler.actor import Scheduler
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
-from scheduler.ports import Clock, UsageSink
+from scheduler.escalations import Escalations
+from scheduler.limits import TypicalOutput
+from scheduler.ports import Clock, Limiter, UsageSink
 from scheduler.stats import Stats
 
 from .asgi_types import JSON, Receive, Scope, Send, respond
@@ -48,6 +50,8 @@ class Gateway:
         scheduler: Scheduler,
         upstream: Upstream,
         usage: UsageSink,
+        limiter: Limiter,
+        escalations: Escalations,
         clock: Clock,
         stats: Stats,
         pepper: bytes,
@@ -57,6 +61,9 @@ class Gateway:
         self.scheduler = scheduler
         self.upstream = upstream
         self.usage = usage
+        self.limiter = limiter
+        self.escalations = escalations
+        self.typical = TypicalOutput()
         self.clock = clock
         self.stats = stats
         self.pepper = pepper

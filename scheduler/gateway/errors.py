@@ -55,6 +55,8 @@ STATUS = {
 MESSAGES = {
     "invalid_api_key": "Incorrect API key provided.",
     "biz_tag_mismatch": "The biz-tag header does not name the business of this key.",
+    "rate_limit_requests": "Requests come faster than this business or credential may make them.",
+    "rate_limit_tokens": "More tokens are asked for than this business or credential may use.",
     "concurrency_exceeded": "Too many requests of this business are running or waiting.",
     "queue_full": "The queue is full.",
     "queue_timeout": "The request waited longer than its lane allows.",
@@ -70,7 +72,8 @@ MESSAGES = {
 
 
 class GatewayError(Exception):
-    """Ends a request with an error body. ``retry_after`` is in seconds, None: not given."""
+    """Ends a request with an error body. ``retry_after`` is in seconds, None: not given;
+    ``retry`` False says that asking again is of no use before somebody changes something."""
 
     def __init__(
         self,
@@ -79,12 +82,14 @@ class GatewayError(Exception):
         *,
         param: str | None = None,
         retry_after: float | None = None,
+        retry: bool = True,
     ) -> None:
         self.code = code
         self.status = STATUS[code]
         self.message = message or MESSAGES.get(code, code)
         self.param = param
         self.retry_after = retry_after
+        self.retry = retry
         super().__init__(self.message)
 
     def body(self) -> bytes:
@@ -113,4 +118,6 @@ class GatewayError(Exception):
             millis = max(1, round(self.retry_after * 1000))
             found.append((b"retry-after", str(max(1, -(-millis // 1000))).encode()))
             found.append((b"retry-after-ms", str(millis).encode()))
+        if not self.retry:
+            found.append((b"x-should-retry", b"false"))
         return found

@@ -10,12 +10,14 @@ from metering.core.usage import UsageRow
 from scheduler.calls import Call, Placed, Refusal
 from scheduler.core.classify import Claim, Classification, classify, tier_claim
 from scheduler.core.ticket import Resume, Ticket
+from scheduler.ports import Denied, Grant
 
 from .asgi_types import Receive, Send
 from .callers import Caller
 from .errors import GatewayError
 from .incoming import Booking, Incoming, check_body, check_tag, read_body
 from .payload import Payload, parse
+from .ratelimit import limit_headers, limited
 from .relay import Attempt, StreamBrokenError, broken_error
 from .reply import Reply
 from .upstream import AttemptFailedError
@@ -61,6 +63,7 @@ class Exchange:
         self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._booking = Booking(gateway.bodies)
+        self._limits: Grant | Denied | None = None
 
     @property
     def waits(self) -> bool:
@@ -173,21 +176,48 @@ class Exchange:
         row.claimed, row.base_level = claim.text, found.base_level
         row.level, row.lane = found.level, LANES[found.lane]
         if found.escalation:
-            gateway.stats.metrics.escalation(business.name)
-            if gateway.policy.classification.on_escalation == "refuse":
-                raise GatewayError(
-                    "priority_not_allowed",
-                    f"This key may claim {LANES[self.caller.ceiling]} at most.",
-                    param="priority",
-                )
+            self._escalated(claim)
         return found
+
+    def _escalated(self, claim: Claim) -> None:
+        """A claim above the ceiling: counted, audited, and refused where the policy says so."""
+        gateway, row, best = self.gateway, self.row, LANES[self.caller.ceiling]
+        outcome = gateway.policy.classification.on_escalation
+        gateway.stats.metrics.escalation(row.business)
+        gateway.escalations.note(
+            row.business,
+            claimed=claim.text,
+            ceiling=best,
+            outcome=outcome,
+            request=row.id,
+            now=row.received,
+        )
+        if outcome == "refuse":
+            raise GatewayError(
+                "priority_not_allowed", f"This key may claim {best} at most.", param="priority"
+            )
 
     def _claim(self, payload: Payload) -> Claim:
         """The header's claim, else the body's service tier."""
         return self.incoming.claim if self.incoming.claim.text else tier_claim(payload.service_tier)
 
+    async def _reserve(self, payload: Payload) -> None:
+        """Take what the request may come to from its caller's rates. Raises 429."""
+        gateway, caller = self.gateway, self.caller
+        # Beside a key a credential narrows; as the bearer it has limits of its own.
+        bearer = caller.credential.jti if caller.credential and caller.key is None else ""
+        output = payload.output_tokens
+        if not output and self.operation != "embeddings":
+            output = gateway.typical.tokens(caller.business.name, payload.model)
+        tokens = payload.prompt_tokens + output * payload.choices
+        held = await gateway.limiter.reserve(caller.business.name, bearer, tokens)
+        self._limits = held
+        if isinstance(held, Denied):
+            raise limited(held)
+
     async def _serve(self, payload: Payload) -> None:
         found = self._classify(payload)
+        await self._reserve(payload)
         ticket = Ticket(
             id=self.row.id,
             business=self.caller.business.name,
@@ -222,6 +252,7 @@ class Exchange:
                 outcome = await call.failed(failure.fault)
                 if isinstance(outcome, Refusal) and outcome.reason == "upstream_error":
                     raise GatewayError(failure.reason) from failure
+        self._settle()
         raise GatewayError(outcome.reason, retry_after=outcome.retry_after)
 
     async def _try(self, placed: Placed, payload: Payload, level: int) -> None:
@@ -294,6 +325,10 @@ class Exchange:
         if row.replica:
             found.append((b"x-queue-wait-ms", str(round(row.queue_wait_ms)).encode()))
             found.append((b"x-replica", row.replica.encode()))
+        limits = self._limits
+        if limits is not None:
+            standing = limits.standing if isinstance(limits, Denied) else limits.standing()
+            found += limit_headers(standing)
         return found
 
     def _account(self) -> None:
@@ -312,8 +347,21 @@ class Exchange:
             row.prompt_tokens = attempt.payload.prompt_tokens
             row.completion_tokens = attempt.tokens
             row.estimated = True
+        self._settle()
         self.gateway.stats.finished(row)
         self.gateway.usage.append(row)
+
+    def _settle(self) -> None:
+        """Hold the caller's rates to what the request came to; nothing produced costs nothing."""
+        limits, row = self._limits, self.row
+        if limits is None or isinstance(limits, Denied):
+            return
+        tokens = row.prompt_tokens + row.completion_tokens
+        used = row.dispatched and row.status in ("ok", "client_error", GONE)
+        limits.settle(tokens, counted=bool(tokens or used))
+        if row.status == "ok" and row.completion_tokens and self.payload is not None:
+            each = row.completion_tokens // self.payload.choices
+            self.gateway.typical.add(row.business, row.requested_model, each)
 
 
 STATUS_OF = {

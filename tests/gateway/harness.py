@@ -19,7 +19,7 @@ from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
 from scheduler.runtime import Runtime
-from scheduler.testing import Memory, MemoryUsage
+from scheduler.testing import Memory, MemoryAudit, MemoryUsage
 
 from .raw import CHAT, RawClient, raw
 
@@ -58,6 +58,7 @@ class Gate:
     runtime: Runtime
     memory: Memory
     usage: MemoryUsage
+    audit: MemoryAudit
     client: httpx.AsyncClient
 
     def headers(self, key: str = KEY) -> dict[str, str]:
@@ -224,7 +225,7 @@ async def gate(
     allowed: Callable[[str], bool] = lambda address: True,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then."""
-    usage = MemoryUsage()
+    usage, audit = MemoryUsage(), MemoryAudit()
     runtime = Runtime(
         clock=WallClock(),
         credentials=memory,
@@ -232,6 +233,7 @@ async def gate(
         policy=memory,
         changes=memory,
         usage=usage,
+        audit=audit,
         layer=InMemoryChannelLayer(),
         pepper=memory.pepper,
         max_body=max_body,
@@ -252,7 +254,7 @@ async def gate(
     await runtime.start()
     url = f"http://127.0.0.1:{port}"
     async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
-        running = Gate(url, runtime, memory, usage, client)
+        running = Gate(url, runtime, memory, usage, audit, client)
         await running.until(lambda: runtime.gateway.ready)
         await _listening(port)
         try:
