@@ -1,9 +1,10 @@
 """The one task that owns the scheduler's state.
 
 Gateways post events and await what becomes of their calls; nothing else touches the
-state, so there are no locks. Events posted in one turn of the loop are stepped together
-in the next. Should a step raise, its request fails alone and the state is rebuilt from
-the calls that gateways hold.
+state, so there are no locks. An event is stepped as it is posted, or behind those that are
+being stepped, so that a request whose slot is free waits for no turn of the loop. Should a
+step raise, its request fails alone and the state is rebuilt from the calls that gateways
+hold.
 """
 
 import asyncio
@@ -111,18 +112,21 @@ class Scheduler:
             self.post(events.ReplicaRemoved(name))
 
     def post(self, event: Event) -> None:
-        """Put an event into the inbox; it is stepped in the loop's next turn."""
+        """Step an event, at once or behind those that are being stepped."""
         self._inbox.append(event)
-        if not self._draining:
-            self._draining = True
-            if self._loop is None:
-                self._loop = asyncio.get_running_loop()
-            self._loop.call_soon(self._drain)
+        if self._draining:
+            return
+        if self._loop is None:
+            self._loop = asyncio.get_running_loop()
+        self._draining = True
+        try:
+            self._drain()
+        finally:
+            self._draining = False
 
     # The owner of the state.
 
     def _drain(self) -> None:
-        self._draining = False
         while self._inbox:
             event = self._inbox.popleft()
             now = self._clock.now()
@@ -160,7 +164,7 @@ class Scheduler:
     def _dispatch(self, decision: Dispatch, now: int) -> None:
         call = self.calls.get(decision.request)
         if call is None:
-            # Its caller left in this very turn: the Cancelled behind it frees the slot.
+            # Its caller has left: the Cancelled behind it frees the slot.
             return
         replica = self.state.replicas[decision.replica]
         meter = self._meter(decision.replica, decision.generation, replica.facts.gpus)

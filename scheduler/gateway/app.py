@@ -167,13 +167,15 @@ class Gateway:
                 self._idle.set()
 
     async def _sweep(self) -> None:
-        """Comments on streams that wait, and an end to attempts that have gone silent."""
+        """What a request needs that lasts: an eye on its caller, comments on a stream that
+        waits, an end to an attempt that has gone silent."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(SWEEP_S)
             now = loop.time()
             limits = self.policy.failover
             for exchange in list(self.exchanges):
+                exchange.watch()
                 if exchange.waits:
                     self._keep_alive(exchange, now)
                 attempt, call = exchange.attempt, exchange.call

@@ -101,7 +101,6 @@ class Exchange:
             if payload is None:
                 self._interrupt = GONE
                 raise asyncio.CancelledError
-            self._watcher = asyncio.create_task(self._watch())
             await self._serve(payload)
         except StreamBrokenError as broken:
             return broken_error(str(broken))
@@ -111,6 +110,12 @@ class Exchange:
             log.exception("request %s failed inside the gateway", self.row.id)
             return GatewayError("internal_error")
         return None
+
+    def watch(self) -> None:
+        """Look out for the caller's hang-up from now on. Not from the start: most requests
+        would be over before a task for it had paid."""
+        if self._watcher is None and self._task is not None and self.payload is not None:
+            self._watcher = asyncio.create_task(self._watch())
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
@@ -139,7 +144,7 @@ class Exchange:
         if self.gateway.stopping:
             raise GatewayError("shutting_down", retry_after=1.0)
         check_body(self.incoming, self.gateway.bodies)
-        body = await read_body(self._receive, self._booking)
+        body = await read_body(self._receive, self._booking, self.incoming.length)
         if body is None:
             return None
         self.row.bytes_in = len(body)

@@ -185,8 +185,10 @@ def check_body(incoming: Incoming, budget: BodyBudget) -> None:
     budget.check(incoming.length or 0)
 
 
-async def read_body(receive: Receive, booking: Booking) -> bytes | None:
-    """The whole body, or None where the caller left. Raises 413 as soon as it is too long."""
+async def read_body(receive: Receive, booking: Booking, length: int | None) -> bytes | None:
+    """The whole body, or None where the caller left. Raises 413 as soon as it is too long.
+
+    With the announced ``length`` read there is no need to be told that no more comes."""
     parts: list[bytes] = []
     size = 0
     while True:
@@ -197,5 +199,5 @@ async def read_body(receive: Receive, booking: Booking) -> bytes | None:
         size += len(part)
         booking.grow(size)
         parts.append(part)
-        if not message.get("more_body"):
+        if size == length or not message.get("more_body"):
             return bytes(part) if len(parts) == 1 else b"".join(parts)
