@@ -7,7 +7,7 @@ SHELL := /bin/sh
 
 VENV := .venv
 PY := $(VENV)/bin/python
-PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet
+PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet --quiet
 PORT ?= 8000
 ARGS ?=
 

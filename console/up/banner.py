@@ -11,7 +11,11 @@ ROLES = ("owner", "operator", "finance", "admin")
 
 def curl_line(base_url: str, key: str, model: str) -> str:
     """A command that asks ``model`` something, as one line for any POSIX shell."""
-    body = {"model": model, "messages": [{"role": "user", "content": "Say hello in one sentence."}]}
+    body = {
+        "model": model,
+        "messages": [{"role": "user", "content": "Say hello in one sentence."}],
+        "max_tokens": 64,
+    }
     parts = [
         *("curl", "-s", f"{base_url}/v1/chat/completions"),
         *("-H", f"Authorization: Bearer {key}"),

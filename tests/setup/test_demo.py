@@ -154,7 +154,7 @@ async def test_traffic_asks_for_the_models_that_run() -> None:
     async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
         for name in PROFILES:
             caller = Caller(client, name, "fl_live_x", ["chat", "smollm2"], random.getrandbits(32))
-            for _ in range(40):
+            for _ in range(80):
                 await caller.call()
     assert {body["model"] for body in seen} == {"chat", "smollm2"}
     assert {body["stream"] for body in seen} == {True, False}
