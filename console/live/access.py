@@ -95,5 +95,6 @@ def _holder(user: User, businesses: list[str], preferred: object) -> Holder:
 
 
 def session_cookie(cookies: Mapping[str, str]) -> str:
-    """The session key that a browser sent, or nothing."""
-    return cookies.get(settings.SESSION_COOKIE_NAME, "")
+    """The session key that a browser sent, or nothing if it can't be one."""
+    key = cookies.get(settings.SESSION_COOKIE_NAME, "")
+    return key if key.isascii() and key.isalnum() and len(key) <= 40 else ""

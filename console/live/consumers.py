@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 
 from asgiref.typing import ASGIReceiveCallable, ASGISendCallable
 from channels.db import database_sync_to_async
+from channels.exceptions import StopConsumer
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.conf import settings
 from django.http import parse_cookie
@@ -67,19 +68,21 @@ class LiveConsumer(AsyncWebsocketConsumer):
 
     async def connect(self) -> None:
         """Accept, or refuse with no frame at all."""
-        headers = dict(self.scope["headers"])
-        if not same_origin(headers):
-            await self.close()
-            return
-        key = session_cookie(parse_cookie(headers.get(b"cookie", b"").decode("latin-1")))
-        entry = await database_sync_to_async(admit)(key) if key else None
-        self.viewer = None if entry is None else self.hub.join(entry)
+        self.viewer = await self._admit(dict(self.scope["headers"]))
         if self.viewer is None:
             await self.close()
-            return
+            raise StopConsumer
         await self.accept()
         self.pump = asyncio.create_task(self._pump(self.viewer))
         self.pump.add_done_callback(lambda _: self.over.set())
+
+    async def _admit(self, headers: dict[bytes, bytes]) -> Viewer | None:
+        """A place for whoever may watch; the database is only asked for our own pages."""
+        if not same_origin(headers):
+            return None
+        key = session_cookie(parse_cookie(headers.get(b"cookie", b"").decode("latin-1")))
+        entry = await database_sync_to_async(admit)(key) if key else None
+        return None if entry is None else self.hub.join(entry)
 
     async def receive(
         self,

@@ -25,7 +25,7 @@ class SignIn(LoginView):
     def form_valid(self, form: SignInForm) -> HttpResponse:  # type: ignore[override]
         """Let them in, and say so in the audit trail."""
         user = form.get_user()
-        audit.record("user.signed_in", actor=user, source="console", target=user.get_username())
+        audit.record("user.sign_in", actor=user, source="console", target=user.get_username())
         return super().form_valid(form)
 
     def form_invalid(self, form: SignInForm) -> HttpResponse:  # type: ignore[override]
