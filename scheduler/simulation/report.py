@@ -59,7 +59,7 @@ def show(report: Report) -> str:
     rows = [["", *runs]]
     rows += [[label, *(read(run) for run in runs.values())] for label, read in ROWS]
     rows += _models(runs)
-    rows.append(["run took s", *(f"{r.seconds:.0f}" for r in report.results.values())])
+    rows.append(["processor s", *(f"{r.seconds:.0f}" for r in report.results.values())])
     lines = ["", title, f"at most {report.bound:,.0f} requests/s by any scheduler", *_grid(rows)]
     found = targets(report.scenario, runs, report.bound)
     if found:

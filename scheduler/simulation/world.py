@@ -52,7 +52,8 @@ class World:
         """Run to the end. ``progress`` is told the share of arrivals that have come."""
         heap = self._heap
         self._prepare()
-        limit = round((self.workload.scenario.duration_s + DRAIN_S) * SECOND)
+        least = round(self.workload.scenario.duration_s * SECOND)
+        limit = least + DRAIN_S * SECOND
         handlers = (
             self._finish,
             self._card,
@@ -82,7 +83,7 @@ class World:
             handlers[kind](a, b)
             if kind == SAMPLE:
                 progress(index / count if count else 1.0)
-                if following == NEVER and not self._open:
+                if self.now >= least and following == NEVER and not self._open:
                     break
         self.scheduler.closed()
         return self.records
