@@ -1,7 +1,7 @@
 """One attempt: a request sent to a replica, its answer carried to the caller."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,19 +115,19 @@ class Attempt:
         fault = Fault.BUSY if status in BUSY else Fault.ERROR
         raise AttemptFailedError(fault, "upstream_error", f"the model server answered {status}")
 
-    async def _chunks(self, response: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
-        """The body as it comes. Raises AttemptFailedError or StreamBrokenError."""
-        clock = asyncio.get_running_loop().time
+    async def _next(self, response: aiohttp.ClientResponse) -> bytes:
+        """What has come of the body since, b"" at its end. Raises AttemptFailedError or
+        StreamBrokenError."""
         try:
-            while chunk := await response.content.readany():
-                self.touched, self.answering = clock(), True
-                yield chunk
+            chunk = await response.content.readany()
         except BROKEN as error:
             raise self._broken("the model server broke off") from error
+        self.touched, self.answering = asyncio.get_running_loop().time(), True
+        return chunk
 
     async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:
         parts, size = [], 0
-        async for chunk in self._chunks(response):
+        while chunk := await self._next(response):
             parts.append(chunk)
             size += len(chunk)
             if size > most:
@@ -170,7 +170,7 @@ class Attempt:
         self, response: aiohttp.ClientResponse, tap: Tap, assembler: Assembler | None
     ) -> None:
         """Move events until the stream is done."""
-        async for chunk in self._chunks(response):
+        while chunk := await self._next(response):
             await self._move(tap.feed(chunk), tap, assembler)
             if tap.done:
                 return
