@@ -42,10 +42,11 @@ class Baseline:
         now = self.cluster.now
         while queue:
             request = queue[0] & INDEX
-            if self.deadline(request) > now:
+            deadline = self.deadline(request)
+            if deadline > now:
                 return request
             heappop(queue)
-            self.cluster.refuse(request, Outcome.TIMEOUT)
+            self.cluster.refuse(request, Outcome.TIMEOUT, deadline)
         return -1
 
     def progressed(self, request: int, tokens: int) -> None:

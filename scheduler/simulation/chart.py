@@ -12,14 +12,20 @@ WIDTH, HEIGHT = 900, 200
 LEFT, TOP, GAP, BOTTOM, RIGHT = 70, 60, 40, 50, 20
 # Decades of the wait axis: 1 ms to 1,000 s. Shorter waits lie on its foot.
 FIRST, LAST = 0, 6
-COLOURS = ("#0b6e4f", "#c1121f", "#6c757d", "#1d4ed8", "#d97706", "#7c3aed")
+COLOURS = {
+    "fairlane": "#0b6e4f",
+    "fixed-priority": "#c1121f",
+    "fifo": "#6c757d",
+    "priority-heap": "#1d4ed8",
+    "class-floors": "#d97706",
+}
 
 
 def wait_chart(title: str, duration_s: float, series: Mapping[str, Series]) -> str:
     """The 95th percentile of waits by moment of arrival, in logarithmic ms."""
     height = TOP + len(LANES) * (HEIGHT + GAP) + BOTTOM
     width = LEFT + WIDTH + RIGHT
-    colours = {name: COLOURS[place % len(COLOURS)] for place, name in enumerate(series)}
+    colours = {name: COLOURS.get(name, "#000000") for name in series}
     heading = f"{escape(title)}: time in the queue, 95th percentile by moment of arrival"
     box = f'viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
     font = 'font-family="sans-serif" font-size="12"'
@@ -81,4 +87,8 @@ def _line(points: list[tuple[float, float]], top: int, duration_s: float, colour
     path = " ".join(
         f"{LEFT + WIDTH * at / span:.1f},{top + _height(wait):.1f}" for at, wait in points
     )
-    return f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="1.5"/>'
+    if len(points) == 1:
+        # A line to itself, which round ends make a dot.
+        path = f"{path} {path}"
+    style = f'fill="none" stroke="{colour}" stroke-width="1.5" stroke-linecap="round"'
+    return f'<polyline points="{path}" {style}/>'

@@ -47,8 +47,8 @@ class Cluster(Protocol):
     def stop(self, request: int) -> None:
         """Take a running request off its card; ``stopped`` is called when it has gone."""
 
-    def refuse(self, request: int, outcome: Outcome) -> None:
-        """End a request that runs nowhere."""
+    def refuse(self, request: int, outcome: Outcome, at: int | None = None) -> None:
+        """End a request that runs nowhere, now or as if it had been at an earlier time."""
 
     def wake_at(self, at: int) -> None:
         """Call ``woken`` then, instead of at any time named before."""

@@ -165,7 +165,7 @@ class World:
         self.records.preempted.append(self.now)
         heappush(self._heap, (self.now + STOP_NS, STOP, request, self.attempt[request]))
 
-    def refuse(self, request: int, outcome: Outcome) -> None:
+    def refuse(self, request: int, outcome: Outcome, at: int | None = None) -> None:
         """See Cluster."""
         bucket = self._buckets[self.workload.business[request]]
         if bucket is not None and outcome is not Outcome.FAILED:
@@ -173,8 +173,10 @@ class World:
         queued = self.workload.arrived[request]
         if self.attempt[request]:
             queued = self._queued.pop(request, self.now)
-        self.records.waited[request] += self.now - queued
+        ended = self.now if at is None else at
+        self.records.waited[request] += max(0, ended - queued)
         self._end(request, outcome)
+        self.records.ended[request] = ended
 
     def wake_at(self, at: int) -> None:
         """See Cluster."""

@@ -147,3 +147,10 @@ def test_all_baselines_end_every_request_once() -> None:
         records = World(workload, make).run()
         assert Outcome.UNFINISHED not in records.outcome
         assert all(end >= at for at, end in zip(workload.arrived, records.ended, strict=True))
+
+
+def test_a_refusal_counts_from_the_time_it_was_due() -> None:
+    one = {"cluster.replicas": [EDGE_1], "duration_s": 20}
+    _, records = run(Fifo, request(1, 5, count=8), request(1, 0), **one)
+    assert ends(records)[-1] == 2.0
+    assert records.waited[len(records.waited) - 1] == SECOND
