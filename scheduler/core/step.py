@@ -128,6 +128,8 @@ def _yielded(state: State, event: events.Yielded, out: list[Decision]) -> None:
     replica = release(state, request, lost=not event.produced)
     enqueue(state, request)
     _freed(state, replica, request.ticket.business, out)
+    # Its replica may have been replaced meanwhile: then a slot elsewhere may be free for it.
+    fill_all(state, out)
 
 
 def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:

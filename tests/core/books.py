@@ -1,0 +1,113 @@
+"""The random world's own books, kept from the scheduler's decisions alone."""
+
+from hypothesis.stateful import RuleBasedStateMachine
+
+from scheduler.core import events
+from scheduler.core.decisions import Decision, Dispatch, Preempt, Promote, Reject, Trip, WakeAt
+from scheduler.core.state import State
+from scheduler.core.step import step
+from scheduler.core.ticket import Resume, Ticket
+
+from .world_parts import POOLS, fleet
+
+
+class Books(RuleBasedStateMachine):
+    """Who waits, who runs where, who has ended; each decision is checked against them."""
+
+    def open_books(self, seed: int, now: int) -> None:
+        self.now = now
+        self.seed = seed
+        self.state = State(seed=seed)
+        self.number = 0
+        self.waiting: dict[str, Ticket] = {}
+        self.running: dict[str, tuple[Ticket, int, str, int]] = {}
+        self.stopping: set[str] = set()
+        self.ended: dict[str, str] = {}
+        self.promoted: set[str] = set()
+        self.facts = fleet()
+        self.generation = dict.fromkeys(self.facts, 1)
+        self.ready = dict.fromkeys(self.facts, True)
+        self.history: list[tuple[events.Event, int, list[Decision]]] = []
+        self.copied: tuple[int, State] | None = None
+        for name in self.facts:
+            self._tell(name)
+
+    def _tell(self, name: str) -> None:
+        facts = self.facts[name]
+        change = events.ReplicaChanged(
+            facts, POOLS[facts.pool], self.ready[name], self.generation[name]
+        )
+        self._step(change)
+
+    def _step(self, event: events.Event) -> None:
+        before = set(self.waiting)
+        decisions = step(self.state, event, self.now)
+        self.history.append((event, self.now, decisions))
+        for decision in decisions:
+            self._note(decision)
+        for decision in decisions:
+            if isinstance(decision, Dispatch):
+                self._check_order(decision, before)
+
+    def _note(self, decision: Decision) -> None:
+        if isinstance(decision, Dispatch):
+            ticket = self.waiting.pop(decision.request)
+            replica = self.state.replicas[decision.replica]
+            assert replica.generation == decision.generation
+            self.running[decision.request] = (
+                ticket,
+                decision.attempt,
+                decision.replica,
+                decision.generation,
+            )
+        elif isinstance(decision, Reject):
+            assert decision.request not in self.ended
+            del self.waiting[decision.request]
+            assert decision.retry_after >= 0
+            self.ended[decision.request] = decision.reason
+        elif isinstance(decision, Preempt):
+            self._check_preempt(decision)
+            self.stopping.add(decision.request)
+        elif isinstance(decision, Promote):
+            self.promoted.add(decision.request)
+        elif isinstance(decision, WakeAt):
+            assert decision.at > 0
+        else:
+            assert isinstance(decision, Trip)
+
+    def _check_preempt(self, decision: Preempt) -> None:
+        victim, _, where, _ = self.running[decision.request]
+        assert decision.request not in self.stopping
+        assert decision.request not in self.promoted
+        assert where == decision.replica
+        assert victim.resume is not Resume.NEVER
+        held = self.state.requests[decision.request]
+        assert held.lane == 2
+        assert held.preempted <= self.state.policy.preemption.max_per_request
+        assert self.state.requests[decision.beneficiary].lane == 0
+
+    def _check_order(self, decision: Dispatch, before: set[str]) -> None:
+        """Strict mode: who has gone ahead of a more urgent one that could use the slot?"""
+        state = self.state
+        chosen = state.requests.get(decision.request)
+        if state.policy.mode != "strict" or decision.promoted or chosen is None:
+            return
+        for name in before & self.waiting.keys():
+            other = state.requests[name]
+            if other.lane >= chosen.lane or not state.tenant(other.ticket.business).may_run:
+                continue
+            tiers = state.layout.sets.get((other.ticket.model, other.lane), ())
+            usable = {r.facts.name for tier in tiers for r in tier if not other.avoids(r)}
+            replica = state.replicas[decision.replica]
+            takes = replica.takes(other.ticket.model, other.lane, other.ticket.level)
+            if replica.facts.kv_tokens is None and takes:
+                assert decision.replica not in usable
+
+    def _replay(self) -> None:
+        again = State(seed=self.seed)
+        for event, now, decisions in self.history:
+            assert step(again, event, now) == decisions
+        if self.copied is not None:
+            start, state = self.copied
+            for event, now, decisions in self.history[start:]:
+                assert step(state, event, now) == decisions

@@ -1,0 +1,275 @@
+"""A random world around ``step`` that checks the scheduler's invariants after each event.
+
+The world keeps its own books from the decisions alone (see ``books``). The state's counts
+are held against a recount, its decisions against the books.
+"""
+
+import copy
+from dataclasses import replace
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, invariant, precondition, rule
+
+from metering.core.facts import BusinessFacts
+from scheduler.core import events
+from scheduler.core.choice import allowed
+from scheduler.core.dispatch import kv_need
+from scheduler.core.policy import Policy
+from scheduler.core.request import Phase
+from scheduler.core.ticket import Resume, Ticket
+
+from .books import Books
+from .world_parts import BUSINESSES, MODELS, MS, SECOND, fleet, policies
+
+
+class World(Books):
+    """Rules post events; ``_step`` applies one and checks what came of it."""
+
+    @initialize(seed=st.integers(1, 1000))
+    def begin(self, seed: int) -> None:
+        self.open_books(seed, 1_000 * SECOND)
+
+    # Rules.
+
+    @rule(
+        business=st.sampled_from(BUSINESSES),
+        model=st.sampled_from(MODELS),
+        level=st.integers(0, 9),
+        prompt=st.sampled_from([0, 20, 300, 5000]),
+        output=st.sampled_from([0, 50, 400]),
+        resume=st.sampled_from(list(Resume)),
+        budget=st.sampled_from([None, 50 * MS, 3 * SECOND]),
+        count=st.integers(1, 4),
+    )
+    def arrive(self, business, model, level, prompt, output, resume, budget, count) -> None:
+        for _ in range(count):
+            self.number += 1
+            ticket = Ticket(
+                f"r{self.number}",
+                business,
+                model,
+                self.state.policy.lane_of(level),
+                level,
+                self.now,
+                prompt,
+                output if prompt else 0,
+                budget,
+                resume,
+            )
+            self.waiting[ticket.id] = ticket
+            self._step(events.Arrived(ticket))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), output=st.integers(0, 400))
+    def finish(self, data, output) -> None:
+        name = data.draw(st.sampled_from(sorted(self.running)))
+        _, attempt, _, _ = self.running.pop(name)
+        self.stopping.discard(name)
+        self.ended[name] = "finished"
+        self._step(events.Finished(name, attempt, 10, output))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), fault=st.sampled_from(list(events.Fault)))
+    def fail(self, data, fault) -> None:
+        name = data.draw(st.sampled_from(sorted(self.running)))
+        ticket, attempt, _, _ = self.running.pop(name)
+        self.stopping.discard(name)
+        self.waiting[name] = ticket
+        self._step(events.Failed(name, attempt, fault))
+
+    @precondition(lambda self: self.stopping)
+    @rule(data=st.data(), produced=st.integers(0, 60))
+    def yielded(self, data, produced) -> None:
+        name = data.draw(st.sampled_from(sorted(self.stopping)))
+        ticket, attempt, _, _ = self.running.pop(name)
+        self.stopping.discard(name)
+        self.waiting[name] = ticket
+        kept = produced if ticket.resume is Resume.CONTINUE else 0
+        self._step(events.Yielded(name, attempt, kept))
+
+    @precondition(lambda self: self.waiting or self.running)
+    @rule(data=st.data())
+    def cancel(self, data) -> None:
+        name = data.draw(st.sampled_from(sorted([*self.waiting, *self.running])))
+        self.waiting.pop(name, None)
+        self.running.pop(name, None)
+        self.stopping.discard(name)
+        self.ended[name] = "cancelled"
+        self._step(events.Cancelled(name))
+        self._step(events.Cancelled(name))
+
+    @precondition(lambda self: self.running)
+    @rule(data=st.data(), tokens=st.integers(1, 100))
+    def progress(self, data, tokens) -> None:
+        name = data.draw(st.sampled_from(sorted(self.running)))
+        self._step(events.Progress(name, self.running[name][1], tokens))
+
+    @rule(name=st.sampled_from(sorted(fleet())), ready=st.booleans())
+    def probe(self, name, ready) -> None:
+        self.ready[name] = ready
+        self._tell(name)
+
+    @rule(name=st.sampled_from(sorted(fleet())))
+    def restart(self, name) -> None:
+        self.generation[name] += 1
+        self.ready[name] = True
+        self._tell(name)
+
+    @rule(name=st.sampled_from(sorted(fleet())), slots=st.integers(1, 4), drain=st.booleans())
+    def change(self, name, slots, drain) -> None:
+        self.facts[name] = replace(self.facts[name], slots=slots, draining=drain)
+        self._tell(name)
+
+    @rule(name=st.sampled_from(sorted(fleet())))
+    def remove(self, name) -> None:
+        self.ready[name] = False
+        self._step(events.ReplicaRemoved(name))
+
+    @rule(
+        business=st.sampled_from(BUSINESSES),
+        running=st.sampled_from([None, None, 0, 1, 3]),
+        queued=st.sampled_from([None, None, 0, 2]),
+        gone=st.booleans(),
+    )
+    def quota(self, business, running, queued, gone) -> None:
+        facts = BusinessFacts(business, running=running, queued=queued)
+        self._step(events.QuotaChanged(business, None if gone else facts))
+
+    @rule(policy=st.sampled_from(policies()))
+    def new_policy(self, policy) -> None:
+        self._step(events.PolicyChanged(policy))
+
+    @rule(
+        name=st.sampled_from(sorted(fleet())),
+        use=st.sampled_from([None, 0.0, 0.5, 1.0]),
+        queue=st.sampled_from([None, 0, 3]),
+    )
+    def measure(self, name, use, queue) -> None:
+        self._step(events.Measured(name, use, use, queue))
+
+    @rule(milliseconds=st.sampled_from([1, 20, 300, 2500, 40_000]))
+    def wait(self, milliseconds) -> None:
+        """Time passes, with the ticks that were asked for."""
+        until = self.now + milliseconds * MS
+        for _ in range(50):
+            if not self.state.wake or self.state.wake > until:
+                break
+            self.now = max(self.now, self.state.wake)
+            self._step(events.Tick())
+        self.now = until
+        self._step(events.Tick())
+
+    @rule()
+    def copy(self) -> None:
+        """From here a copy of the state must go on in the same way."""
+        self.copied = (len(self.history), copy.deepcopy(self.state))
+
+    # What must hold.
+
+    @invariant()
+    def counts_are_a_recount(self) -> None:
+        if not hasattr(self, "state"):
+            return
+        state = self.state
+        requests = list(state.requests.values())
+        assert {r.ticket.id for r in requests if not r.running} == set(self.waiting)
+        assert {r.ticket.id for r in requests if r.running} <= set(self.running)
+        for lane in range(3):
+            mine = [r for r in requests if r.lane == lane]
+            assert state.lane_queued[lane] == sum(not r.running for r in mine)
+            assert state.lane_running[lane] == sum(r.running for r in mine)
+        for name, tenant in state.tenants.items():
+            mine = [r for r in requests if r.ticket.business == name]
+            assert tenant.queued == sum(not r.running for r in mine)
+            assert tenant.running == sum(r.running for r in mine)
+            assert tenant.active == [sum(r.lane == lane for r in mine) for lane in range(3)]
+        assert state.yielding == sum(r.phase is Phase.YIELDING for r in requests)
+        for pool_name, pool in state.pools.items():
+            here = [r for r in requests if r.replica and r.replica.pool.name == pool_name]
+            assert pool.running == [sum(r.lane == lane for r in here) for lane in range(3)]
+            assert pool.promoted == sum(r.promoted for r in here)
+
+    @invariant()
+    def replicas_hold_what_they_can(self) -> None:
+        if not hasattr(self, "state"):
+            return
+        for replica in self.state.replicas.values():
+            held = [r for r in self.state.requests.values() if r.replica is replica]
+            assert replica.running == len(held) == len(replica.holds)
+            assert replica.kv_used == sum(r.kv for r in held) >= 0
+            if replica.facts.kv_tokens:
+                assert replica.kv_used <= replica.facts.kv_tokens
+
+    @invariant()
+    def no_usable_slot_is_idle(self) -> None:
+        """No request waits while a slot of its placement set is free, and no overdue one
+        while a promoted slot is (unless the slot is kept for a larger one ahead)."""
+        if not hasattr(self, "state"):
+            return
+        state = self.state
+        patience = state.policy.queues.P2.max_wait_ms * MS
+        for request in state.requests.values():
+            ticket = request.ticket
+            if request.running or not state.tenant(ticket.business).may_run:
+                continue
+            for replica in self._usable(request):
+                assert replica.facts.name in state.blocked
+            overdue = request.lane == 2 and state.now - ticket.arrived >= patience
+            if overdue and state.policy.mode != "fifo":
+                for replica in state.replicas.values():
+                    promotable = state.pool(replica).promotable(state.policy.starvation.pool_share)
+                    if promotable and self._could(request, replica):
+                        assert replica.facts.name in state.blocked
+
+    def _usable(self, request) -> list:
+        state = self.state
+        tiers = state.layout.sets.get((request.ticket.model, request.lane), ())
+        return [
+            replica
+            for tier in tiers
+            for replica in tier
+            if self._could(request, replica) and allowed(state, state.pool(replica), request.lane)
+        ]
+
+    def _could(self, request, replica) -> bool:
+        ticket = request.ticket
+        return (
+            replica.open(self.state.now)
+            and replica.takes(ticket.model, request.lane, ticket.level)
+            and not request.avoids(replica)
+            and replica.fits(kv_need(self.state, request))
+        )
+
+    def teardown(self) -> None:
+        """Everything ends, everything is free, and a second run decides the same."""
+        if not hasattr(self, "state"):
+            return
+        self._replay()
+        self._step(events.PolicyChanged(Policy()))
+        self.facts = fleet()
+        for name in self.facts:
+            self.ready[name] = True
+            self._tell(name)
+        for name in BUSINESSES:
+            self._step(events.QuotaChanged(name, BusinessFacts(name)))
+        for _ in range(1000):
+            if not self.running and not self.waiting:
+                break
+            for name in sorted(self.running):
+                _, attempt, _, _ = self.running.pop(name)
+                self.ended[name] = "finished"
+                self._step(events.Finished(name, attempt))
+            self.stopping.clear()
+            self.now += SECOND
+            self._step(events.Tick())
+        assert not self.waiting
+        assert not self.running
+        state = self.state
+        assert not state.requests
+        assert state.lane_queued == state.lane_running == [0, 0, 0]
+        assert not state.queues.waiting
+        assert not state.queues.retries
+        assert not any(state.queues.lanes)
+        assert state.stoppable == state.yielding == 0
+        assert all(not r.running and not r.kv_used for r in state.replicas.values())
+        assert len(self.ended) == self.number
