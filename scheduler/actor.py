@@ -23,8 +23,10 @@ from .core.fleet import FleetSnapshot
 from .core.policy import Policy
 from .core.state import State
 from .core.step import step
-from .core.ticket import Ticket
-from .ports import Clock
+from .core.ticket import Resume, Ticket
+from .decision_lines import preempt_line, promote_line
+from .decision_log import Recorder, Why
+from .ports import Clock, DecisionSink
 from .stats import Stats
 
 log = logging.getLogger(__name__)
@@ -33,8 +35,9 @@ log = logging.getLogger(__name__)
 class Scheduler:
     """Inbox, core state, and the calls that are open. Lives on one event loop."""
 
-    def __init__(self, clock: Clock, stats: Stats) -> None:
+    def __init__(self, clock: Clock, stats: Stats, decisions: DecisionSink) -> None:
         self.stats = stats
+        self._recorder = Recorder(decisions, self._preemption_over)
         self.state = State()
         self.calls: dict[str, Call] = {}
         self.on_trip: Callable[[str], None] = lambda name: None
@@ -49,9 +52,10 @@ class Scheduler:
 
     # What gateways call.
 
-    def open(self, ticket: Ticket) -> Call:
-        """Ask for a slot; the call's ``placed`` tells what became of it."""
-        call = Call(ticket, self)
+    def open(self, ticket: Ticket, why: Why | None = None) -> Call:
+        """Ask for a slot; the call's ``placed`` tells what became of it. ``why`` says how the
+        request came to its level, for the decision log."""
+        call = Call(ticket, self, why)
         self.calls[ticket.id] = call
         self.post(events.Arrived(ticket))
         return call
@@ -64,6 +68,7 @@ class Scheduler:
 
     def yielded(self, call: Call, produced: int) -> None:
         """The call's attempt has stopped for another request."""
+        self._recorder.yielded(call, produced, self._clock.now())
         self._leave(call)
         call.renew()
         self.post(events.Yielded(call.ticket.id, call.attempt, produced))
@@ -76,6 +81,7 @@ class Scheduler:
         """The call is over, served or given up. Returns its GPU-seconds. Idempotent."""
         if self.calls.pop(call.ticket.id, None) is None:
             return call.gpu_seconds
+        self._recorder.closed(call, self._clock.now())
         self._leave(call)
         if call.replica is None:
             self.post(events.Cancelled(call.ticket.id))
@@ -148,15 +154,13 @@ class Scheduler:
         if isinstance(decision, Dispatch):
             self._dispatch(decision, now)
         elif isinstance(decision, Reject):
-            self._refuse(
-                decision.request, Refusal(decision.reason.value, decision.retry_after / 1e9)
-            )
+            self._reject(decision, now)
         elif isinstance(decision, WakeAt):
             self._wake_at(decision.at, now)
         elif isinstance(decision, Preempt):
             self._preempt(decision, now)
         elif isinstance(decision, Promote):
-            self.stats.promoted(self.calls.get(decision.request), decision, now)
+            self._promote(decision, now)
         else:
             self.stats.tripped(decision.replica, now)
             self.on_trip(decision.replica)
@@ -170,15 +174,51 @@ class Scheduler:
         meter = self._meter(decision.replica, decision.generation, replica.facts.gpus)
         call.meter, call.mark = meter, meter.join(now)
         self.stats.dispatched(call.ticket, decision, now)
+        budget_ms = self.state.policy.queue(call.ticket.lane).latency_budget_ms
+        budget = None if budget_ms is None else round(budget_ms * 1e6)
+        self._recorder.dispatched(call, decision, budget, now)
         call.resolve(
             Placed(replica.facts, decision.attempt, decision.generation, decision.waited, now)
         )
 
     def _preempt(self, decision: Preempt, now: int) -> None:
         call = self.calls.get(decision.request)
+        if call is None or call.attempt != decision.attempt:
+            return
+        gaining = self.calls.get(decision.beneficiary)
+        lane = 0 if gaining is None else gaining.ticket.lane
+        log.info(
+            preempt_line(
+                call.ticket.id,
+                call.ticket.lane,
+                decision.beneficiary,
+                lane,
+                saved=call.ticket.resume is Resume.CONTINUE,
+                remain=decision.remain,
+            )
+        )
         self.stats.preempted(call, decision, now)
-        if call is not None and call.attempt == decision.attempt:
-            call.on_preempt()
+        self._recorder.preempted(call, decision, now)
+        call.on_preempt()
+
+    def _preemption_over(self, replica: str, outcome: str) -> None:
+        held = self.state.replicas.get(replica)
+        self.stats.metrics.preemption(held.pool.name if held is not None else "", outcome)
+
+    def _promote(self, decision: Promote, now: int) -> None:
+        call = self.calls.get(decision.request)
+        if call is None:
+            return
+        log.warning(promote_line(decision.request, call.ticket.lane))
+        self.stats.promoted(call, decision, now)
+        self._recorder.promoted(call, decision, now)
+
+    def _reject(self, decision: Reject, now: int) -> None:
+        call = self.calls.get(decision.request)
+        if call is not None:
+            queued = self.state.lane_queued[call.ticket.lane]
+            self._recorder.refused(call, decision, queued, now)
+        self._refuse(decision.request, Refusal(decision.reason.value, decision.retry_after / 1e9))
 
     def _refuse(self, request: str, refusal: Refusal) -> None:
         call = self.calls.pop(request, None)
@@ -217,6 +257,7 @@ class Scheduler:
         """Start anew from what is known outside the state that failed."""
         culprit = self.calls.pop(_request_of(event), None)
         if culprit is not None:
+            self._recorder.closed(culprit, self._clock.now())
             self._leave(culprit)
             culprit.resolve(Refusal("internal_error", None))
         pending = list(self._inbox)

@@ -10,6 +10,7 @@ from metering.core.gpu import GpuMeter
 from .core.events import Adopted, Fault
 from .core.fleet import ReplicaFacts
 from .core.ticket import Ticket
+from .decision_log.row import Why
 
 if TYPE_CHECKING:
     from .actor import Scheduler
@@ -55,10 +56,12 @@ class Call:
         "prompt",
         "replica",
         "ticket",
+        "why",
     )
 
-    def __init__(self, ticket: Ticket, scheduler: "Scheduler") -> None:
+    def __init__(self, ticket: Ticket, scheduler: "Scheduler", why: Why | None = None) -> None:
         self.ticket = ticket
+        self.why = why
         self.attempt = 0
         self.generation = 0
         self.replica: str | None = None

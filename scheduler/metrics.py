@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Iterator
 
-from prometheus_client import CollectorRegistry, Gauge, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -96,6 +96,22 @@ class Metrics(Collector):
         self._escalations = Counts(
             "fairlane_escalations_denied", "Claims above the caller's ceiling.", ("business",)
         )
+        # Rare events, for which the client library's own will do.
+        self._preemptions = Counter(
+            "fairlane_preemptions",
+            "Running requests told to stop for others, by what came of it.",
+            ("pool", "outcome"),
+            registry=self.registry,
+        )
+        self._preemption_gain = self._seconds(
+            "preemption_gain_seconds", "Weighted time that a preemption was expected to save."
+        )
+        self._preemption_cost = self._seconds(
+            "preemption_cost_seconds", "Weighted time that a preemption was expected to cost."
+        )
+        self._promotions = Counter(
+            "fairlane_promotions", "Overdue requests put first.", ("lane",), registry=self.registry
+        )
         self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
@@ -112,6 +128,19 @@ class Metrics(Collector):
     def escalation(self, business: str) -> None:
         """A claim was cut down or refused."""
         self._escalations.add(1, self._business(business))
+
+    def preempting(self, gain: float, cost: float) -> None:
+        """A preemption was decided on; seconds."""
+        self._preemption_gain.observe(gain)
+        self._preemption_cost.observe(cost)
+
+    def preemption(self, pool: str, outcome: str) -> None:
+        """A preemption is over."""
+        self._preemptions.labels(pool, outcome).inc()
+
+    def promoted(self, lane: str) -> None:
+        """An overdue request was put first."""
+        self._promotions.labels(lane).inc()
 
     def finished(self, row: UsageRow) -> None:
         """A request ended."""
@@ -134,6 +163,9 @@ class Metrics(Collector):
 
     def _gauge(self, name: str, text: str, *labels: str) -> Gauge:
         return Gauge(f"fairlane_{name}", text, labels, registry=self.registry)
+
+    def _seconds(self, name: str, text: str) -> Histogram:
+        return Histogram(f"fairlane_{name}", text, buckets=WAITS, registry=self.registry)
 
     def _business(self, name: str) -> str:
         if name in self._names:

@@ -10,6 +10,7 @@ from metering.core.usage import UsageRow
 
 from .core.fleet import FleetSnapshot
 from .core.policy import Policy
+from .decision_log.row import DecisionRow
 
 
 class Clock(Protocol):
@@ -132,4 +133,25 @@ class Limiter(Protocol):
     async def reserve(self, business: str, credential: str, tokens: int) -> Grant | Denied:
         """Take one request and ``tokens``, or nothing at all. ``credential`` is the id of the
         one that is the bearer, or empty."""
+        ...
+
+
+class DecisionSink(Protocol):
+    """Where decisions are written down. May lose some, never holds anybody up."""
+
+    @property
+    def dropped(self) -> int:
+        """How many were lost."""
+        ...
+
+    def start(self) -> None:
+        """Begin to move rows."""
+        ...
+
+    async def close(self) -> None:
+        """Write what can be written within moments."""
+        ...
+
+    def append(self, row: DecisionRow) -> None:
+        """Take one row. Cheap, never blocks."""
         ...

@@ -21,6 +21,7 @@ from .ports import (
     Changes,
     Clock,
     CredentialSource,
+    DecisionSink,
     FleetSource,
     PolicySource,
     UsageSink,
@@ -48,6 +49,7 @@ class Runtime:
         changes: Changes,
         usage: UsageSink,
         audit: AuditSink,
+        decisions: DecisionSink,
         layer: BaseChannelLayer,
         pepper: bytes,
         max_body: int,
@@ -57,9 +59,9 @@ class Runtime:
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._changes = changes
-        self._usage = usage
+        self._usage, self._decisions = usage, decisions
         self.stats = Stats(Metrics())
-        self.scheduler = Scheduler(clock, self.stats)
+        self.scheduler = Scheduler(clock, self.stats, decisions)
         self._limiter = Limits(clock)
         self._escalations = Escalations(audit)
         self.gateway = Gateway(
@@ -91,6 +93,7 @@ class Runtime:
         """Load, probe, then be ready. Returns when the first round is through."""
         await self.gateway.start()
         self._usage.start()
+        self._decisions.start()
         self._spawn(self._changes.run(self.reload), "changes")
         self._spawn(self._publisher.run(), "live frames")
         self._spawn(self._worker.run(), "scheduler channel")
@@ -107,6 +110,7 @@ class Runtime:
                 await task
         await self.health.close()
         await self._escalations.flush()
+        await self._decisions.close()
         await self._usage.close()
 
     async def reload(self, topic: str) -> None:

@@ -100,10 +100,10 @@ class Stats:
             )
         )
 
-    def preempted(self, call: Call | None, decision: Preempt, now: int) -> None:
+    def preempted(self, call: Call, decision: Preempt, now: int) -> None:
         """A running attempt was told to stop for a more urgent one."""
-        business = call.ticket.business if call is not None else ""
-        lane = LANES[call.ticket.lane] if call is not None else ""
+        business, lane = call.ticket.business, LANES[call.ticket.lane]
+        self.metrics.preempting(decision.gain / 1e9, decision.cost / 1e9)
         text = (
             f"paused on {decision.replica} for another request, "
             f"gain {decision.gain // 1_000_000} ms, cost {decision.cost // 1_000_000} ms"
@@ -111,12 +111,13 @@ class Stats:
         at = now // 1_000_000
         self.feed.append(FeedItem(at, "preempt", text, business, lane, decision.request))
 
-    def promoted(self, call: Call | None, decision: Promote, now: int) -> None:
+    def promoted(self, call: Call, decision: Promote, now: int) -> None:
         """The starvation guard gave an overdue request a slot."""
-        business = call.ticket.business if call is not None else ""
+        business, lane = call.ticket.business, LANES[call.ticket.lane]
+        self.metrics.promoted(lane)
         text = f"promoted after {decision.waited / 1e9:.1f} s"
         at = now // 1_000_000
-        self.feed.append(FeedItem(at, "promote", text, business, "P2", decision.request))
+        self.feed.append(FeedItem(at, "promote", text, business, lane, decision.request))
 
     def tripped(self, replica: str, now: int) -> None:
         """A replica was taken out."""

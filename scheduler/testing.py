@@ -11,6 +11,7 @@ from metering.core.usage import UsageRow
 
 from .core.fleet import FleetSnapshot, ModelFacts, PoolFacts, ReplicaFacts
 from .core.policy import Policy
+from .decision_log.row import DecisionRow
 from .ports import Denied, Grant, Level, Standing
 
 
@@ -180,3 +181,25 @@ class MemoryGrant:
     def standing(self) -> Standing:
         """What is left."""
         return Standing(requests=Level(self.limiter.left, self.limiter.left, 0))
+
+
+@dataclass(slots=True)
+class MemoryDecisions:
+    """Keeps rows in a list."""
+
+    rows: list[DecisionRow] = field(default_factory=list)
+    dropped: int = 0
+
+    def start(self) -> None:
+        """Nothing to start."""
+
+    async def close(self) -> None:
+        """Nothing to close."""
+
+    def append(self, row: DecisionRow) -> None:
+        """Take a row."""
+        self.rows.append(row)
+
+    def of(self, request: str) -> list[str]:
+        """The kinds of a request's rows, in order."""
+        return [row.kind for row in self.rows if row.request == request]

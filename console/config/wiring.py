@@ -19,6 +19,7 @@ from metering.services.audit import record_escalations
 from scheduler.addresses import allowed, check_url
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
+from scheduler.decision_log import DecisionWriter
 from scheduler.runtime import Runtime
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy
@@ -104,6 +105,7 @@ def runtime() -> Runtime:
         changes=ChangeListener(),
         usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
         audit=Audit(),
+        decisions=DecisionWriter(),
         layer=layer,
         pepper=settings.FAIRLANE_KEY_PEPPER,
         max_body=settings.FAIRLANE_MAX_BODY_BYTES,

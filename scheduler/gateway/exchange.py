@@ -10,6 +10,7 @@ from metering.core.usage import UsageRow
 from scheduler.calls import Call, Placed, Refusal
 from scheduler.core.classify import Claim, Classification, classify, tier_claim
 from scheduler.core.ticket import Resume, Ticket
+from scheduler.decision_log import Why
 from scheduler.ports import Denied, Grant
 
 from .asgi_types import Receive, Send
@@ -234,7 +235,8 @@ class Exchange:
             output=payload.output_tokens * payload.choices,
             resume=Resume.NEVER if payload.stream else Resume.RESTART,
         )
-        call = self.call = self.gateway.scheduler.open(ticket)
+        why = Why(found, self.row.claimed)
+        call = self.call = self.gateway.scheduler.open(ticket, why)
         call.on_preempt = self._yield
         outcome = await call.placed()
         while isinstance(outcome, Placed):

@@ -19,7 +19,7 @@ from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
 from scheduler.runtime import Runtime
-from scheduler.testing import Memory, MemoryAudit, MemoryUsage
+from scheduler.testing import Memory, MemoryAudit, MemoryDecisions, MemoryUsage
 
 from .raw import CHAT, RawClient, raw
 
@@ -59,6 +59,7 @@ class Gate:
     memory: Memory
     usage: MemoryUsage
     audit: MemoryAudit
+    decisions: MemoryDecisions
     client: httpx.AsyncClient
 
     def headers(self, key: str = KEY) -> dict[str, str]:
@@ -225,7 +226,7 @@ async def gate(
     allowed: Callable[[str], bool] = lambda address: True,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then."""
-    usage, audit = MemoryUsage(), MemoryAudit()
+    usage, audit, decisions = MemoryUsage(), MemoryAudit(), MemoryDecisions()
     runtime = Runtime(
         clock=WallClock(),
         credentials=memory,
@@ -234,6 +235,7 @@ async def gate(
         changes=memory,
         usage=usage,
         audit=audit,
+        decisions=decisions,
         layer=InMemoryChannelLayer(),
         pepper=memory.pepper,
         max_body=max_body,
@@ -254,7 +256,7 @@ async def gate(
     await runtime.start()
     url = f"http://127.0.0.1:{port}"
     async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
-        running = Gate(url, runtime, memory, usage, audit, client)
+        running = Gate(url, runtime, memory, usage, audit, decisions, client)
         await running.until(lambda: runtime.gateway.ready)
         await _listening(port)
         try:
