@@ -84,6 +84,9 @@ def enqueue(state: State, request: Request) -> None:
     state.queues.push(request, tenant.served[lane])
     tenant.queued += 1
     state.lane_queued[lane] += 1
+    if lane == 2 and request.returned:
+        # It is older than what the next look was set for.
+        state.overdue_at = 0
     expires = ticket.arrived + state.policy.queue(lane).queue_timeout_ms * MS
     state.sequence += 1
     heappush(state.expiries, (expires, state.sequence, request))
@@ -266,11 +269,22 @@ def next_wake(state: State) -> int:
     if state.busy_until > state.now:
         times += [r.busy_until for r in state.replicas.values() if r.busy_until > state.now]
     if state.lane_queued[2]:
-        patience = state.policy.queues.P2.max_wait_ms * MS
-        for model in list(state.queues.oldest):
-            head = state.queues.overdue(model, state.now)
-            if head is not None and head.ticket.arrived + patience > state.now:
-                times.append(head.ticket.arrived + patience)
+        if state.overdue_at <= state.now:
+            state.overdue_at = _next_overdue(state)
+        if state.overdue_at > state.now:
+            times.append(state.overdue_at)
     if state.look_again > state.now:
         times.append(state.look_again)
     return min([*times, wake] if wake else times, default=0)
+
+
+def _next_overdue(state: State) -> int:
+    """When the next waiting P2 request becomes overdue (ns), 0 if none will. It stays as it
+    is until then: should the request leave before, one Tick finds nothing to do."""
+    patience = state.policy.queues.P2.max_wait_ms * MS
+    times = []
+    for model in list(state.queues.oldest):
+        head = state.queues.overdue(model, state.now)
+        if head is not None and head.ticket.arrived + patience > state.now:
+            times.append(head.ticket.arrived + patience)
+    return min(times, default=0)

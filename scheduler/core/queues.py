@@ -64,8 +64,8 @@ class Queues:
 
     def _remember(self, request: Request) -> None:
         line = self.oldest.setdefault(request.ticket.model, deque())
-        if request.attempt:
-            # It has run before, so it arrived before nearly all that wait.
+        if request.returned:
+            # It arrived before nearly all that wait.
             line.appendleft(request)
         else:
             line.append(request)

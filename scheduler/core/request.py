@@ -49,6 +49,11 @@ class Request:
         return (replica.facts.name, replica.generation) in self.tried
 
     @property
+    def returned(self) -> bool:
+        """Whether it comes to its queue from a replica or from another lane."""
+        return self.attempt > 0 or self.lane != self.ticket.lane
+
+    @property
     def running(self) -> bool:
         """Whether it holds a slot."""
         return self.phase is Phase.RUNNING or self.phase is Phase.YIELDING

@@ -38,6 +38,7 @@ class State:
     laid_out: int = 0
     look_again: int = 0
     busy_until: int = 0
+    overdue_at: int = 0
     dispatches: int = 0
     replicas: dict[str, Replica] = field(default_factory=dict)
     pools: dict[str, PoolUse] = field(default_factory=dict)

@@ -235,6 +235,7 @@ def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decisio
     waiting = [r for r in state.requests.values() if r.phase is Phase.QUEUED]
     state.queues = type(state.queues)()
     state.expiries.clear()
+    state.overdue_at = 0
     state.lane_queued[:] = [0, 0, 0]
     for request in sorted(waiting, key=lambda r: (r.ticket.arrived, r.sequence)):
         tenant = state.tenant(request.ticket.business)
