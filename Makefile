@@ -34,7 +34,7 @@ help:
 	@echo 'make simulate  the scheduling experiment (SCENARIO=path or name, SEED=n, OUT=dir)'
 
 up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static
-	@exec $(PY) manage.py up --port $(PORT)
+	@LOG_FORMAT=$${LOG_FORMAT:-console} exec $(PY) manage.py up --port $(PORT)
 
 test: $(VENV)/.dev $(VENV)/.llama build/.static tools
 	@$(PY) -m pytest $(ARGS)
