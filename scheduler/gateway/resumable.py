@@ -1,0 +1,223 @@
+"""A stream that another attempt may carry on: parsed event by event, rebuilt after a seam.
+
+The first attempt's events pass through as they came, but for token ids that the caller did
+not ask for. Later attempts' events are written anew under the first one's id, so that all
+looks like one uninterrupted answer.
+"""
+
+import re
+from collections.abc import Callable
+
+import msgspec
+
+from .seam import Seam
+from .sse import DONE, END, Tap, data_of
+from .transcript import Transcript
+from .usage import Reported, Usage
+
+TOKEN_IDS = re.compile(rb',\s*"(?:prompt_token_ids|token_ids)"\s*:\s*(?:null|\[[\d,\s]*\])')
+
+
+class Delta(msgspec.Struct):
+    """What a chat chunk adds."""
+
+    role: str | None = None
+    content: str | None = None
+    reasoning_content: str | None = None
+
+
+class Piece(msgspec.Struct):
+    """A choice of a chunk."""
+
+    delta: Delta | None = None
+    text: str | None = None
+    finish_reason: str | None = None
+    stop_reason: msgspec.Raw = msgspec.Raw()
+    token_ids: list[int] | None = None
+    prompt_token_ids: list[int] | None = None
+
+
+class Chunk(msgspec.Struct):
+    """An event of a completion's stream."""
+
+    id: str = ""
+    object: str = ""
+    created: int = 0
+    model: str = ""
+    choices: list[Piece] | None = None
+    usage: Reported | None = None
+    prompt_token_ids: list[int] | None = None
+    error: msgspec.Raw = msgspec.Raw()
+
+
+_read = msgspec.json.Decoder(Chunk).decode
+
+
+class ResumableTap(Tap):
+    """A ``Tap`` that also keeps the transcript. ``produced`` tokens existed before it."""
+
+    __slots__ = (
+        "_chat",
+        "_continues",
+        "_finish",
+        "_public",
+        "_seam",
+        "_strip",
+        "produced",
+        "transcript",
+    )
+
+    def __init__(
+        self,
+        usage: Usage,
+        transcript: Transcript,
+        *,
+        show_usage: bool,
+        rename: Callable[[bytes], bytes] | None,
+        public: str,
+        chat: bool,
+        seam: Seam | None,
+        strip_ids: bool,
+    ) -> None:
+        super().__init__(usage, show_usage=show_usage, rename=rename)
+        self.transcript = transcript
+        self.produced = transcript.tokens
+        self._public = public
+        self._chat = chat
+        self._seam = seam
+        self._strip = strip_ids
+        self._continues = transcript.begun
+        self._finish: str | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether the answer came to its end."""
+        return self.done or self._closing or self._finish is not None
+
+    def _pass(self, whole: bytes) -> bytes:
+        if self.done:
+            return b""
+        kept, start = [], 0
+        for match in END.finditer(whole):
+            event = whole[start : match.end()]
+            start = match.end()
+            kept.append(self._one(event))
+            if self.done:
+                break
+        return b"".join(kept)
+
+    def _one(self, event: bytes) -> bytes:
+        payload = data_of(event)
+        if not payload:
+            return event
+        if payload == DONE:
+            self.done = True
+            return self._leftover() + event
+        try:
+            chunk = _read(payload)
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
+            return event
+        error = bytes(chunk.error)
+        if (error and error != b"null") or chunk.object == "error":
+            self.error, self.done = error or payload, True
+            return b""
+        self.usage.take(chunk.usage)
+        if chunk.usage is not None and not chunk.choices:
+            self._closing = True
+            return self._usage(event) if self._show_usage else b""
+        return self._rebuilt(chunk) if self._continues else self._first(chunk, event)
+
+    def _first(self, chunk: Chunk, event: bytes) -> bytes:
+        """An event of the first attempt."""
+        transcript = self.transcript
+        if not transcript.id:
+            transcript.id, transcript.created = chunk.id, chunk.created
+        if chunk.prompt_token_ids:
+            transcript.prompt_ids = chunk.prompt_token_ids
+        for piece in chunk.choices or ():
+            if piece.prompt_token_ids:
+                transcript.prompt_ids = piece.prompt_token_ids
+            transcript.add(_text(piece), piece.token_ids)
+            self._finish = piece.finish_reason or self._finish
+        self.tokens = transcript.tokens - self.produced
+        if self._strip and b"token_ids" in event:
+            event = TOKEN_IDS.sub(b"", event)
+        return self._rename(event) if self._rename is not None else event
+
+    def _rebuilt(self, chunk: Chunk) -> bytes:
+        """An event of a later attempt, as the first would have gone on."""
+        out = []
+        for piece in chunk.choices or ():
+            text = _text(piece)
+            if self._seam is not None:
+                text = self._seam.add(text)
+            self.transcript.add(text, piece.token_ids)
+            finish = piece.finish_reason
+            if self._seam is not None and self._seam.stopped:
+                finish = "stop"
+            elif finish is not None and self._seam is not None:
+                held = self._seam.rest()
+                self.transcript.add(held, None)
+                text += held
+            if text:
+                out.append(self._chunk(text, None))
+            if finish is not None and self._finish is None:
+                self._finish = finish
+                out.append(self._chunk("", finish))
+        self.tokens = self.transcript.tokens - self.produced
+        return b"".join(out)
+
+    @property
+    def stopped_at_seam(self) -> bool:
+        """Whether a stop string was found across the seam: the engine must be told to stop."""
+        return self._seam is not None and self._seam.stopped
+
+    def _leftover(self) -> bytes:
+        held = self._seam.rest() if self._seam is not None else ""
+        if not held:
+            return b""
+        self.transcript.add(held, None)
+        return self._chunk(held, None)
+
+    def _chunk(self, text: str, finish: str | None) -> bytes:
+        choice: dict[str, object] = {"index": 0}
+        if self._chat:
+            choice["delta"] = {"content": text} if text else {}
+        else:
+            choice["text"] = text
+        choice["logprobs"] = None
+        choice["finish_reason"] = finish
+        return self._event([choice], None)
+
+    def _usage(self, event: bytes) -> bytes:
+        """The usage of the whole answer."""
+        if not self._continues:
+            return self._rename(event) if self._rename is not None else event
+        total = self.transcript.total(self.usage, self.produced)
+        usage: dict[str, object] = {
+            "prompt_tokens": total.prompt,
+            "completion_tokens": total.completion,
+            "total_tokens": total.prompt + total.completion,
+        }
+        if total.cached:
+            usage["prompt_tokens_details"] = {"cached_tokens": total.cached}
+        return self._event([], usage)
+
+    def _event(self, choices: list[dict[str, object]], usage: dict[str, object] | None) -> bytes:
+        transcript = self.transcript
+        event: dict[str, object] = {
+            "id": transcript.id,
+            "object": "chat.completion.chunk" if self._chat else "text_completion",
+            "created": transcript.created,
+            "model": self._public,
+            "choices": choices,
+        }
+        if usage is not None:
+            event["usage"] = usage
+        return b"data: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _text(piece: Piece) -> str:
+    if piece.delta is not None:
+        return piece.delta.content or ""
+    return piece.text or ""

@@ -1,0 +1,138 @@
+"""What the caller has of an answer, kept so that another attempt can go on from there."""
+
+import re
+from dataclasses import dataclass, field
+
+import msgspec
+
+from .payload import Payload, is_null
+from .usage import Usage
+
+# Requests with these go by more than the text so far, so that nothing could continue them.
+BINDING = frozenset(
+    {
+        "audio",
+        "best_of",
+        "echo",
+        "function_call",
+        "functions",
+        "grammar",
+        "json_schema",
+        "logprobs",
+        "modalities",
+        "prompt_logprobs",
+        "reasoning",
+        "reasoning_effort",
+        "response_format",
+        "structured_outputs",
+        "suffix",
+        "tool_choice",
+        "tools",
+        "top_logprobs",
+        "use_beam_search",
+    }
+)
+PENALTIES = ("frequency_penalty", "presence_penalty")
+MEDIA = re.compile(rb'"(?:image_url|input_audio|audio_url|video_url|input_image|file)"\s*:')
+
+
+def continuable(payload: Payload, operation: str) -> bool:
+    """Whether a request's answer can go on elsewhere from the text that exists."""
+    if operation not in ("chat", "text_completion") or payload.choices != 1:
+        return False
+    if any(not is_null(payload.fields[key]) for key in BINDING & payload.keys):
+        return False
+    if any(key.startswith("guided_") for key in payload.keys):
+        return False
+    if any(_number(payload, key) != 0 for key in PENALTIES):
+        return False
+    if operation == "chat":
+        return MEDIA.search(memoryview(payload.fields["messages"])) is None
+    # Lists of prompts are several answers in one, and token ids have no text to go on from.
+    return memoryview(payload.fields["prompt"])[0] == ord('"')
+
+
+def _number(payload: Payload, key: str) -> float:
+    raw = payload.fields.get(key)
+    if raw is None or is_null(raw):
+        return 0.0
+    try:
+        return msgspec.json.decode(raw, type=float)
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return 1.0
+
+
+def stops_of(payload: Payload) -> tuple[str, ...]:
+    """The request's stop strings."""
+    raw = payload.fields.get("stop")
+    if raw is None or is_null(raw):
+        return ()
+    try:
+        found = msgspec.json.decode(raw, type=str | list[str])
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return ()
+    return (found,) if isinstance(found, str) else tuple(found)
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Over all attempts: the head that every chunk repeats, the text that went out, and,
+    where the engine tells them, token ids of the prompt and of that text.
+
+    ``tokens`` counts output tokens whose text is out. Ids beyond that (half a character,
+    the beginning of a stop string) are forgotten: the next attempt makes them again.
+    """
+
+    id: str = ""
+    created: int = 0
+    model: str = ""
+    role: str = ""
+    text: list[str] = field(default_factory=list)
+    prompt_ids: list[int] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    tokens: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    recomputed: int = 0
+    _pending: list[int] = field(default_factory=list)
+
+    @property
+    def begun(self) -> bool:
+        """Whether the caller has any of it."""
+        return bool(self.id)
+
+    def whole(self) -> str:
+        """The text so far."""
+        if len(self.text) > 1:
+            self.text[:] = ["".join(self.text)]
+        return self.text[0] if self.text else ""
+
+    def add(self, text: str, ids: list[int] | None) -> None:
+        """Text that goes out now, with the ids that came along."""
+        if ids:
+            self._pending += ids
+        if text:
+            self.text.append(text)
+            self.tokens += len(self._pending) or 1
+            self.ids += self._pending
+            self._pending.clear()
+
+    def pause(self) -> None:
+        """The attempt is over; what was not out is forgotten."""
+        self._pending.clear()
+
+    @property
+    def by_ids(self) -> bool:
+        """Whether ids cover the prompt and all of the text."""
+        return bool(self.prompt_ids) and len(self.ids) == self.tokens
+
+    def total(self, usage: Usage, produced_before: int) -> Usage:
+        """Usage of the whole answer, ``usage`` being the last attempt's own, which went on
+        from ``produced_before`` tokens: the prompt once, completion summed."""
+        if not usage.reported:
+            return usage
+        prompt = self.prompt_tokens or max(0, usage.prompt - produced_before)
+        cached = (
+            min(self.cached_tokens, prompt) if self.prompt_tokens else min(usage.cached, prompt)
+        )
+        return Usage(prompt, cached, usage.completion + produced_before, reported=True)
