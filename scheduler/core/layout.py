@@ -26,6 +26,8 @@ PART = 0.2
 # below this load all that is near enough is in the set.
 RELAXED = 0.5
 FARTHEST = 10.0
+# Costs this near are the same.
+EXACT = 1e-6
 
 Tier = tuple[Replica, ...]
 Models = tuple[str, ...]
@@ -114,7 +116,8 @@ def _sort(
     model, lane = flow
     plan, fastest = layout.plan, min(services.values())
     busy = min(1.0, max(0.0, (plan.load - 0.4) / 0.4))
-    limit = min(FARTHEST, NEAR / max(plan.load, 0.01))
+    # The cheapest group costs 1, and stays in however much more comes than there is room for.
+    limit = max(1.0 + EXACT, min(FARTHEST, NEAR / max(plan.load, 0.01)))
     inside: list[tuple[float, str]] = []
     outside: list[tuple[float, str]] = []
     for name, service in services.items():
