@@ -15,7 +15,8 @@ from scheduler.core import events
 from scheduler.core.choice import allowed
 from scheduler.core.dispatch import kv_need
 from scheduler.core.policy import Policy
-from scheduler.core.request import Phase
+from scheduler.core.replica import Replica
+from scheduler.core.request import Phase, Request
 from scheduler.core.ticket import Resume, Ticket
 
 from .books import Books
@@ -41,7 +42,17 @@ class World(Books):
         budget=st.sampled_from([None, 50 * MS, 3 * SECOND]),
         count=st.integers(1, 4),
     )
-    def arrive(self, business, model, level, prompt, output, resume, budget, count) -> None:
+    def arrive(
+        self,
+        business: str,
+        model: str,
+        level: int,
+        prompt: int,
+        output: int,
+        resume: Resume,
+        budget: int | None,
+        count: int,
+    ) -> None:
         for _ in range(count):
             self.number += 1
             ticket = Ticket(
@@ -61,7 +72,7 @@ class World(Books):
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), output=st.integers(0, 400))
-    def finish(self, data, output) -> None:
+    def finish(self, data: st.DataObject, output: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.running)))
         _, attempt, _, _ = self.running.pop(name)
         self.stopping.discard(name)
@@ -70,7 +81,7 @@ class World(Books):
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), fault=st.sampled_from(list(events.Fault)))
-    def fail(self, data, fault) -> None:
+    def fail(self, data: st.DataObject, fault: events.Fault) -> None:
         name = data.draw(st.sampled_from(sorted(self.running)))
         ticket, attempt, _, _ = self.running.pop(name)
         self.stopping.discard(name)
@@ -79,7 +90,7 @@ class World(Books):
 
     @precondition(lambda self: self.stopping)
     @rule(data=st.data(), produced=st.integers(0, 60))
-    def yielded(self, data, produced) -> None:
+    def yielded(self, data: st.DataObject, produced: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.stopping)))
         ticket, attempt, _, _ = self.running.pop(name)
         self.stopping.discard(name)
@@ -89,7 +100,7 @@ class World(Books):
 
     @precondition(lambda self: self.waiting or self.running)
     @rule(data=st.data())
-    def cancel(self, data) -> None:
+    def cancel(self, data: st.DataObject) -> None:
         name = data.draw(st.sampled_from(sorted([*self.waiting, *self.running])))
         self.waiting.pop(name, None)
         self.running.pop(name, None)
@@ -100,28 +111,28 @@ class World(Books):
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), tokens=st.integers(1, 100))
-    def progress(self, data, tokens) -> None:
+    def progress(self, data: st.DataObject, tokens: int) -> None:
         name = data.draw(st.sampled_from(sorted(self.running)))
         self._step(events.Progress(name, self.running[name][1], tokens))
 
     @rule(name=st.sampled_from(sorted(fleet())), ready=st.booleans())
-    def probe(self, name, ready) -> None:
+    def probe(self, name: str, ready: bool) -> None:
         self.ready[name] = ready
         self._tell(name)
 
     @rule(name=st.sampled_from(sorted(fleet())))
-    def restart(self, name) -> None:
+    def restart(self, name: str) -> None:
         self.generation[name] += 1
         self.ready[name] = True
         self._tell(name)
 
     @rule(name=st.sampled_from(sorted(fleet())), slots=st.integers(1, 4), drain=st.booleans())
-    def change(self, name, slots, drain) -> None:
+    def change(self, name: str, slots: int, drain: bool) -> None:
         self.facts[name] = replace(self.facts[name], slots=slots, draining=drain)
         self._tell(name)
 
     @rule(name=st.sampled_from(sorted(fleet())))
-    def remove(self, name) -> None:
+    def remove(self, name: str) -> None:
         self.ready[name] = False
         self._step(events.ReplicaRemoved(name))
 
@@ -131,12 +142,12 @@ class World(Books):
         queued=st.sampled_from([None, None, 0, 2]),
         gone=st.booleans(),
     )
-    def quota(self, business, running, queued, gone) -> None:
+    def quota(self, business: str, running: int | None, queued: int | None, gone: bool) -> None:
         facts = BusinessFacts(business, running=running, queued=queued)
         self._step(events.QuotaChanged(business, None if gone else facts))
 
     @rule(policy=st.sampled_from(policies()))
-    def new_policy(self, policy) -> None:
+    def new_policy(self, policy: Policy) -> None:
         self._step(events.PolicyChanged(policy))
 
     @rule(
@@ -144,11 +155,11 @@ class World(Books):
         use=st.sampled_from([None, 0.0, 0.5, 1.0]),
         queue=st.sampled_from([None, 0, 3]),
     )
-    def measure(self, name, use, queue) -> None:
+    def measure(self, name: str, use: float | None, queue: int | None) -> None:
         self._step(events.Measured(name, use, use, queue))
 
     @rule(milliseconds=st.sampled_from([1, 20, 300, 2500, 40_000]))
-    def wait(self, milliseconds) -> None:
+    def wait(self, milliseconds: int) -> None:
         """Time passes, with the ticks that were asked for."""
         until = self.now + milliseconds * MS
         for _ in range(50):
@@ -214,14 +225,14 @@ class World(Books):
                 continue
             for replica in self._usable(request):
                 assert replica.facts.name in state.blocked
-            overdue = request.lane == 2 and state.now - ticket.arrived >= patience
+            overdue = request.lane == 2 and state.now - request.since >= patience
             if overdue and state.policy.mode != "fifo":
                 for replica in state.replicas.values():
                     promotable = state.pool(replica).promotable(state.policy.starvation.pool_share)
                     if promotable and self._could(request, replica):
                         assert replica.facts.name in state.blocked
 
-    def _usable(self, request) -> list:
+    def _usable(self, request: Request) -> list[Replica]:
         state = self.state
         tiers = state.layout.sets.get((request.ticket.model, request.lane), ())
         return [
@@ -231,7 +242,7 @@ class World(Books):
             if self._could(request, replica) and allowed(state, state.pool(replica), request.lane)
         ]
 
-    def _could(self, request, replica) -> bool:
+    def _could(self, request: Request, replica: Replica) -> bool:
         ticket = request.ticket
         return (
             replica.open(self.state.now)
