@@ -86,6 +86,7 @@ class Exchange:
                 self._watcher.cancel()
             self._booking.release()
             self._account()
+            self._unlink()
 
     def interrupt(self, reason: str) -> None:
         """End the request from outside: the caller left, time is up, or the gateway stops.
@@ -358,6 +359,15 @@ class Exchange:
         self.gateway.stats.finished(row)
         self.gateway.usage.append(row)
 
+    def _unlink(self) -> None:
+        """Open the circles that callbacks make, so that what a request held is freed now: the
+        collector would halt all others while it looks for it."""
+        self.reply.unlink()
+        if self.call is not None:
+            self.call.on_preempt = _nothing
+        if self.attempt is not None:
+            self.attempt.on_content = _nothing
+
     def _settle(self) -> None:
         """Hold the caller's rates to what the request came to; nothing produced costs nothing."""
         limits, row = self._limits, self.row
@@ -369,6 +379,10 @@ class Exchange:
         if row.status == "ok" and row.completion_tokens and self.payload is not None:
             each = row.completion_tokens // self.payload.choices
             self.gateway.typical.add(row.business, row.requested_model, each)
+
+
+def _nothing() -> None:
+    """The request is over: nobody listens any more."""
 
 
 STATUS_OF = {

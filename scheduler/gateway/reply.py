@@ -97,6 +97,10 @@ class Reply:
         line = f": {text}\n\n".encode()
         await self._send({"type": "http.response.body", "body": line, "more_body": True})
 
+    def unlink(self) -> None:
+        """It is over: let go of whoever made the headers."""
+        self._headers = list
+
     async def _settle(self) -> None:
         if self._lock is not None:
             await asyncio.shield(self._lock)
