@@ -78,6 +78,15 @@ class Metrics(Collector):
         self.replica_state = self._gauge(
             "replica_state", "1 for the state that the replica is in.", "replica", "state"
         )
+        self.replica_gpu = self._gauge(
+            "replica_gpu_util_ratio", "GPU time in use, by the replica's own figures.", "replica"
+        )
+        self.replica_memory = self._gauge(
+            "replica_memory_util_ratio", "KV or card memory in use, likewise.", "replica"
+        )
+        self.replica_queue = self._gauge(
+            "replica_queue_depth", "Requests waiting inside the replica, likewise.", "replica"
+        )
         self.journal_pending = self._gauge(
             "usage_journal_pending", "Usage rows not yet in Postgres."
         )
@@ -96,7 +105,11 @@ class Metrics(Collector):
         self._escalations = Counts(
             "fairlane_escalations_denied", "Claims above the caller's ceiling.", ("business",)
         )
-        # Rare events, for which the client library's own will do.
+        self._add_rare()
+        self.registry.register(self)
+
+    def _add_rare(self) -> None:
+        """Events so rare that the client library's own counters will do."""
         self._preemptions = Counter(
             "fairlane_preemptions",
             "Running requests told to stop for others, by what came of it.",
@@ -112,7 +125,6 @@ class Metrics(Collector):
         self._promotions = Counter(
             "fairlane_promotions", "Overdue requests put first.", ("lane",), registry=self.registry
         )
-        self.registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         """What is counted here, for the registry."""

@@ -4,13 +4,15 @@ import asyncio
 import logging
 import uuid
 from collections import Counter as Tally
+from collections.abc import Mapping
 
 from channels.layers import BaseChannelLayer
+from prometheus_client import Gauge
 
 from metering.core.facts import LANES
 
 from .actor import Scheduler
-from .health import Health
+from .health import Health, Watch
 from .live import LIVE_GROUP, BusinessLive, LaneLive, LiveFrame, ReplicaLive
 from .ports import Clock, UsageSink
 from .stats import Stats
@@ -104,7 +106,18 @@ class Publisher:
         for name, watch in self._health.watches.items():
             for kind in STATES:
                 metrics.replica_state.labels(name, kind).set(watch.state == kind)
+        self._measured(metrics.replica_gpu, {n: r.gpu for n, r in state.replicas.items()})
+        self._measured(metrics.replica_memory, {n: r.memory for n, r in state.replicas.items()})
+        self._measured(metrics.replica_queue, {n: r.queue for n, r in state.replicas.items()})
         metrics.journal_pending.set(self._usage.pending())
+
+    @staticmethod
+    def _measured(gauge: Gauge, values: Mapping[str, float | None]) -> None:
+        """What is unknown has no sample: nought would read as idle."""
+        gauge.clear()
+        for name, value in values.items():
+            if value is not None:
+                gauge.labels(name).set(value)
 
     def _by_business(self) -> tuple[Tally[tuple[str, int]], Tally[tuple[str, int]]]:
         queued: Tally[tuple[str, int]] = Tally()
@@ -139,16 +152,19 @@ class Publisher:
         return live
 
     def _replicas(self) -> list[ReplicaLive]:
-        replicas = self._scheduler.state.replicas
-        return [
-            ReplicaLive(
-                name=name,
-                pool=watch.pool.name,
-                engine=watch.facts.engine,
-                state=watch.state,
-                running=replicas[name].running if name in replicas else 0,
-                slots=watch.facts.slots,
-                models=sorted(watch.facts.models),
-            )
-            for name, watch in sorted(self._health.watches.items())
-        ]
+        return [self._replica(name, watch) for name, watch in sorted(self._health.watches.items())]
+
+    def _replica(self, name: str, watch: Watch) -> ReplicaLive:
+        held = self._scheduler.state.replicas.get(name)
+        return ReplicaLive(
+            name=name,
+            pool=watch.pool.name,
+            engine=watch.facts.engine,
+            state=watch.state,
+            running=0 if held is None else held.running,
+            slots=watch.facts.slots,
+            gpu=None if held is None else held.gpu,
+            memory=None if held is None else held.memory,
+            queue=None if held is None else held.queue,
+            models=sorted(watch.facts.models),
+        )

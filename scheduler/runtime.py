@@ -26,6 +26,7 @@ from .ports import (
     PolicySource,
     UsageSink,
 )
+from .probes import Probes
 from .publisher import Publisher
 from .stats import Stats
 from .worker import Worker
@@ -82,6 +83,7 @@ class Runtime:
             allowed=url_allowed,
         )
         self.scheduler.on_trip = self.health.suspect
+        self.probes = Probes(self.scheduler.post, allowed=url_allowed)
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
         self.gateway.before_metrics = self._publisher.gauges
         self._worker = Worker(layer, self.reload)
@@ -98,6 +100,7 @@ class Runtime:
         self._spawn(self._publisher.run(), "live frames")
         self._spawn(self._worker.run(), "scheduler channel")
         self._spawn(self._escalations.run(), "escalations")
+        self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self._become_ready(), "readiness")
 
     async def stop(self, grace: float) -> None:
@@ -109,6 +112,7 @@ class Runtime:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await self.health.close()
+        await self.probes.close()
         await self._escalations.flush()
         await self._decisions.close()
         await self._usage.close()
@@ -125,6 +129,7 @@ class Runtime:
         elif topic == "policy":
             gateway.policy_version, policy = await asyncio.to_thread(self._policy.policy)
             gateway.policy = policy
+            self.probes.policy = policy.placement
             self.scheduler.set_policy(policy)
         self._loaded.add(topic)
         if self._loaded >= TOPICS:
@@ -133,6 +138,7 @@ class Runtime:
     def _follow(self, fleet: FleetSnapshot) -> None:
         self.gateway.fleet = fleet
         self.health.watch(fleet)
+        self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)
 
     async def _become_ready(self) -> None:

@@ -1,12 +1,17 @@
 """One adapter per model server."""
 
-from .base import Engine
+from .base import Engine, Names
 from .llamacpp import LlamaCpp
+from .oip import Oip
+from .sglang import Sglang
+from .tgi import Tgi
 from .vllm import Vllm
 
-__all__ = ["ENGINES", "Engine", "LlamaCpp", "Vllm", "engine"]
+__all__ = ["ENGINES", "Engine", "LlamaCpp", "Names", "Oip", "Sglang", "Tgi", "Vllm", "engine"]
 
-ENGINES: dict[str, Engine] = {adapter.name: adapter for adapter in (Engine(), LlamaCpp(), Vllm())}
+ENGINES: dict[str, Engine] = {
+    adapter.name: adapter for adapter in (Engine(), LlamaCpp(), Oip(), Sglang(), Tgi(), Vllm())
+}
 
 
 def engine(name: str) -> Engine:

@@ -4,7 +4,13 @@ An adapter is stateless: it knows an engine's paths, what must change in a reque
 for it, and which of its habits the relay has to mind.
 """
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
+
+import msgspec
+
+from .continuation import Continuation, Fields, Partial, by_text
 
 PATHS = {
     "chat": "/v1/chat/completions",
@@ -13,15 +19,34 @@ PATHS = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Names:
+    """Under which names an engine shows its figures; of several the first that is there.
+
+    Requests running and waiting; the share of its KV memory in use, and of the GPU's time,
+    both 0-1.
+    """
+
+    running: tuple[str, ...] = ()
+    queue: tuple[str, ...] = ()
+    memory: tuple[str, ...] = ()
+    gpu: tuple[str, ...] = ()
+
+
 class Engine:
     """A server with OpenAI's API and no known peculiarities."""
 
     name = "openai"
     health_path = "/v1/models"
+    metrics = Names()
     # It notices a caller's hang-up on plain calls too.
     aborts_plain = True
     # A connection may serve another request after a stream.
     reuses_connections = True
+    # It tells token ids when asked with ``return_token_ids``.
+    tells_ids = False
+    # It may repeat a partial answer before it goes on.
+    echoes = True
 
     def path(self, operation: str) -> str:
         """The path of an operation: chat, text_completion or embeddings."""
@@ -31,12 +56,22 @@ class Engine:
         """The engine's own number for a level 0-9, where the replica is told to mind it."""
         return None
 
-    def changes(self, *, served: str, public: str, level: int | None) -> dict[str, Any]:
-        """Top-level fields to set. ``level`` is None where engine priority is off."""
-        found: dict[str, Any] = {}
+    def prioritised(self, number: int | None, fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+        """Top-level fields that tell the engine ``number``, or nothing (None), given the
+        caller's ``fields``. The caller's own ``priority`` is taken out by the relay."""
+        return {} if number is None else {"priority": number}
+
+    def continuation(self, fields: Fields, operation: str, partial: Partial) -> Continuation:
+        """The call that goes on from a partial answer."""
+        return by_text(fields, operation, partial)
+
+    def changes(
+        self, fields: Mapping[str, msgspec.Raw], *, served: str, public: str, level: int | None
+    ) -> dict[str, Any]:
+        """Top-level fields to set in place of the caller's ``fields``. ``level`` is None where
+        engine priority is off."""
+        number = None if level is None else self.priority(level)
+        found = self.prioritised(number, fields)
         if served != public:
             found["model"] = served
-        number = None if level is None else self.priority(level)
-        if number is not None:
-            found["priority"] = number
         return found

@@ -1,6 +1,6 @@
 """llama.cpp's server: no priorities, and hang-ups noticed on streams alone."""
 
-from .base import Engine
+from .base import Engine, Names
 
 
 class LlamaCpp(Engine):
@@ -9,5 +9,9 @@ class LlamaCpp(Engine):
 
     name = "llamacpp"
     health_path = "/health"
+    # It has no gauge of its KV memory.
+    metrics = Names(
+        running=("llamacpp:requests_processing",), queue=("llamacpp:requests_deferred",)
+    )
     aborts_plain = False
     reuses_connections = False

@@ -79,6 +79,7 @@ class Attempt:
         """The body for this replica."""
         payload, facts = self.payload, self.placed.facts
         changes: dict[str, Any] = self.adapter.changes(
+            payload.fields,
             served=self.served,
             public=payload.model,
             level=level if facts.engine_priority else None,

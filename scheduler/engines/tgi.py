@@ -1,0 +1,11 @@
+"""Text Generation Inference: OpenAI's API and no priorities."""
+
+from .base import Engine, Names
+
+
+class Tgi(Engine):
+    """Aborts on hang-up."""
+
+    name = "tgi"
+    health_path = "/health"
+    metrics = Names(running=("tgi_batch_current_size",), queue=("tgi_queue_size",))
