@@ -17,6 +17,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.config.settings")
 django_application = get_asgi_application()
 
 # Django must be set up before anything that reaches its models is imported.
+from console.config.memory import settle  # noqa: E402
 from console.config.wiring import runtime  # noqa: E402
 from console.live.hub import get_hub  # noqa: E402
 from console.live.routing import websocket_urlpatterns  # noqa: E402
@@ -44,6 +45,7 @@ async def _lifespan(receive: Any, send: Any, *, gateway: bool, hub: bool) -> Non
                 await get_hub().start()
             if gateway:
                 await runtime().start()
+            settle()
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
             if gateway:
