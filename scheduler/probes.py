@@ -141,7 +141,9 @@ class Probes:
         except (httpx.HTTPError, httpx.InvalidURL, OSError) as error:
             raise UnreadableError(f"{url} cannot be read: {type(error).__name__}") from None
         try:
-            return read(b"".join(parts).decode("utf-8", "replace"), names)
+            # A page may have thousands of lines, and requests wait for the loop.
+            text = b"".join(parts).decode("utf-8", "replace")
+            return await asyncio.to_thread(read, text, names)
         except ValueError as error:
             raise UnreadableError(f"{url} is no page of metrics: {error}") from None
 

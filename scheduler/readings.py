@@ -49,7 +49,7 @@ def read(text: str, names: Names) -> Reading:
 
 def _samples(text: str, wanted: tuple[str, ...]) -> dict[str, list[float]]:
     """Finite values by name, of all label sets: an engine may show one for each model or rank."""
-    # An engine's page has thousands of lines, and parsing them takes time that nobody has.
+    # Parsing is slow, and of a page's lines only a few are wanted.
     lines = [line for line in text.splitlines() if line.startswith(wanted)]
     found: dict[str, list[float]] = {}
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):

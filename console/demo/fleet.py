@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from scheduler.fleet_document import FleetDocument
+from scheduler.fleet_document import FleetDocument, ReplicaSpec
 from scheduler.services.fleet import apply_fleet, held_fleet
 
 SOURCE = "demo"
@@ -37,13 +37,21 @@ def register_local(
             pools=_news((document.pools for document in documents), held.pools),
             models=_news((document.models for document in documents), held.models),
             replicas=tuple(
-                replace(known.get(entry.name, entry), url=places[entry.name]) for entry in wanted
+                _moved(known.get(entry.name, entry), places[entry.name]) for entry in wanted
             ),
             businesses=new_businesses if businesses else (),
         ),
         prune=False,
         source=SOURCE,
     )
+
+
+def _moved(replica: ReplicaSpec, url: str) -> ReplicaSpec:
+    """The replica at another address; its card's page moves with it where it was beside it."""
+    dcgm, old = replica.dcgm_url, replica.url
+    if dcgm is not None and dcgm.startswith(f"{old}/"):
+        dcgm = url + dcgm.removeprefix(old)
+    return replace(replica, url=url, dcgm_url=dcgm)
 
 
 def withdraw(names: Collection[str]) -> None:
