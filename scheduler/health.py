@@ -110,7 +110,14 @@ class Health:
 
     async def _run(self, watch: Watch) -> None:
         while True:
-            self._judge(watch, await self._probe(watch.facts))
+            try:
+                well = await self._probe(watch.facts)
+            except Exception:  # whatever one probe met, the next must be made all the same
+                log.exception("replica %s could not be probed", watch.facts.name)
+                well = False
+            self._judge(watch, well)
+            if watch.silent and watch.ready:
+                continue
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(EVERY_S):
                     await watch.now.wait()
@@ -123,8 +130,10 @@ class Health:
         if not await asyncio.to_thread(self._allowed, facts.url):
             return False
         try:
-            response = await self._client.get(facts.url.rstrip("/") + adapter.health_path)
-        except httpx.TimeoutException:
+            # The client's own limits are on each read; an answer may also never end.
+            async with asyncio.timeout(TIMEOUT_S):
+                response = await self._client.get(facts.url.rstrip("/") + adapter.health_path)
+        except (httpx.TimeoutException, TimeoutError):
             return None
         except (httpx.HTTPError, httpx.InvalidURL, OSError):
             return False

@@ -13,6 +13,10 @@ from .usage import Usage, read_answer
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
 
 
+class UnreadableAnswerError(Exception):
+    """The engine's answer can't be understood, or an answer can't be made of its stream."""
+
+
 class ErrorBody(msgspec.Struct):
     """An engine's error answer: an object or a text under ``error``, or flat as vLLM and
     FastAPI have it. Each is empty where absent."""
@@ -34,11 +38,16 @@ def _text(raw: bytes) -> str:
 
 
 def read_plain(body: bytes, usage: Usage, served: str, public: str) -> bytes:
-    """Note the usage of a plain answer and give it back under the public name."""
+    """Note the usage of a plain answer and give it back under the public name.
+
+    Raises UnreadableAnswerError for what is no JSON: an answer that was cut.
+    """
     try:
         answer = read_answer(body)
-    except (msgspec.DecodeError, msgspec.ValidationError):
-        return body
+    except msgspec.ValidationError:
+        return body  # JSON of another shape than we know
+    except (msgspec.DecodeError, RecursionError):
+        raise UnreadableAnswerError("the answer is no JSON") from None
     usage.take(answer.usage)
     if answer.model is None or answer.model == public:
         return body
@@ -91,10 +100,6 @@ class Choice:
     text: list[str] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
     finish: str | None = None
-
-
-class UnreadableAnswerError(Exception):
-    """The engine's stream is none that an answer can be put together from."""
 
 
 class Assembler:

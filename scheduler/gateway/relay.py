@@ -137,7 +137,10 @@ class Attempt:
 
     async def _plain(self, response: aiohttp.ClientResponse) -> None:
         body = await self._read(response, MOST_ANSWER_BYTES)
-        shown = read_plain(body, self.usage, self.served, self.payload.model)
+        try:
+            shown = read_plain(body, self.usage, self.served, self.payload.model)
+        except UnreadableAnswerError as error:
+            raise self._broken(str(error)) from error
         self.on_content()
         await self.reply.plain(200, shown)
 

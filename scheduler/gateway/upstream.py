@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import aiohttp
 from aiohttp import hdrs
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from scheduler.core.events import Fault
@@ -69,26 +70,42 @@ class CheckedResolver(AbstractResolver):
         await self._inner.close()
 
 
+class Connector(aiohttp.TCPConnector):
+    """Notes for which attempts a connection was made, by the attempt's id: all others got one
+    that had served before, and that the server may have closed meanwhile."""
+
+    def __init__(self, resolver: CheckedResolver) -> None:
+        # Slots bound what is sent; a second bound here could only misreport a full pool.
+        super().__init__(
+            limit=0, resolver=resolver, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=30
+        )
+        self.fresh: set[str] = set()
+
+    async def _create_connection(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[aiohttp.tracing.Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the library's signature
+    ) -> ResponseHandler:
+        self.fresh.add(req.headers[REQUEST_ID])
+        return await super()._create_connection(req, traces, timeout)
+
+
 class Upstream:
     """The client of the data path. ``allowed`` judges an IP address in text form."""
 
     def __init__(self, allowed: Callable[[str], bool]) -> None:
         self._allowed = allowed
+        self._connector: Connector | None = None
         self._session: aiohttp.ClientSession | None = None
         self._urls: dict[tuple[str, str], URL] = {}
         self._tokens: dict[str, tuple[float, str]] = {}
 
     async def start(self) -> None:
         """Open the client on the running loop."""
-        connector = aiohttp.TCPConnector(
-            # Slots bound what is sent; a second bound here could only misreport a full pool.
-            limit=0,
-            resolver=CheckedResolver(self._allowed),
-            keepalive_timeout=KEEPALIVE_S,
-            ttl_dns_cache=30,
-        )
+        self._connector = Connector(CheckedResolver(self._allowed))
         self._session = aiohttp.ClientSession(
-            connector=connector,
+            connector=self._connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=READ_BUFFER,
             trust_env=False,
@@ -116,21 +133,15 @@ class Upstream:
         Raises AttemptFailedError where the replica could not be reached or broke off before
         it answered. Time limits after the connection are the caller's matter.
         """
-        assert self._session is not None
         headers = {REQUEST_ID: attempt_id}
         headers.update(trace)
         if facts.token_file:
             headers[hdrs.AUTHORIZATION] = f"Bearer {self._token(facts.token_file)}"
         if not adapter.reuses_connections:
             headers[hdrs.CONNECTION] = "close"
+        url = self._url(facts.url, adapter.path(operation))
         try:
-            return await self._session.post(
-                self._url(facts.url, adapter.path(operation)),
-                data=io.BytesIO(body) if len(body) > LARGE_BODY else body,
-                headers=headers,
-                allow_redirects=False,
-                timeout=_connect_within(limits.connect_ms),
-            )
+            return await self._send(url, body, headers, _connect_within(limits.connect_ms))
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError, OSError) as error:
             raise AttemptFailedError(
                 Fault.UNREACHABLE, "upstream_error", f"{facts.name} cannot be reached"
@@ -139,6 +150,32 @@ class Upstream:
             raise AttemptFailedError(
                 Fault.ERROR, "upstream_error", f"{facts.name} broke off before answering"
             ) from error
+
+    async def _send(
+        self, url: URL, body: bytes, headers: dict[str, str], limits: aiohttp.ClientTimeout
+    ) -> aiohttp.ClientResponse:
+        """One request; a second one where a kept connection turned out to be closed before
+        anything came back, as servers do without a word. A new connection is not retried: the
+        engine had the request, and may have died of it."""
+        session, connector = self._session, self._connector
+        assert session is not None
+        assert connector is not None
+        attempt_id = headers[REQUEST_ID]
+        for last in (False, True):
+            try:
+                return await session.post(
+                    url,
+                    data=io.BytesIO(body) if len(body) > LARGE_BODY else body,
+                    headers=headers,
+                    allow_redirects=False,
+                    timeout=limits,
+                )
+            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
+                if last or attempt_id in connector.fresh:
+                    raise
+            finally:
+                connector.fresh.discard(attempt_id)
+        raise AssertionError("unreachable")
 
     def _url(self, base: str, path: str) -> URL:
         found = self._urls.get((base, path))

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
@@ -109,6 +109,13 @@ class Gate:
             await asyncio.sleep(0.005)
         return time.monotonic() - start
 
+    async def rest(self, within: float = 5.0) -> None:
+        """Wait until nothing is held any more; says what is when that takes too long."""
+        try:
+            await self.until(lambda: not self.held, within)
+        except AssertionError:
+            raise AssertionError(f"still held after {within} s: {self.held}") from None
+
     async def rows(self, count: int, within: float = 5.0) -> list[UsageRow]:
         """The usage rows, as soon as there are ``count``."""
         await self.until(lambda: len(self.usage.rows) >= count, within)
@@ -145,18 +152,27 @@ class Gate:
     @property
     def idle(self) -> bool:
         """Nothing runs, waits or is held anywhere."""
-        state = self.runtime.scheduler.state
-        return (
-            not state.requests
-            and not self.runtime.scheduler.calls
-            and not self.runtime.gateway.exchanges
-            and all(r.running == 0 and r.kv_used == 0 for r in state.replicas.values())
-            and all(t.running == 0 and t.queued == 0 for t in state.tenants.values())
-            and state.lane_queued == [0, 0, 0]
-            and state.lane_running == [0, 0, 0]
-            and self.runtime.gateway.bodies.held == 0
-            and self.open_connections == 0
-        )
+        return not self.held
+
+    @property
+    def held(self) -> list[str]:
+        """What is not at rest."""
+        scheduler, gateway = self.runtime.scheduler, self.runtime.gateway
+        state = scheduler.state
+        counts = {
+            "requests": len(state.requests),
+            "calls": len(scheduler.calls),
+            "exchanges": len(gateway.exchanges),
+            "slots": sum(r.running for r in state.replicas.values()),
+            "KV tokens": sum(r.kv_used for r in state.replicas.values()),
+            "running by business": sum(t.running for t in state.tenants.values()),
+            "queued by business": sum(t.queued for t in state.tenants.values()),
+            "queued": sum(state.lane_queued),
+            "running": sum(state.lane_running),
+            "body bytes": gateway.bodies.held,
+            "connections": self.open_connections,
+        }
+        return [f"{count} {name}" for name, count in counts.items() if count]
 
 
 def replica(
@@ -216,6 +232,18 @@ def limits(
     return replace(policy, failover=failover, header_hold_s=header_hold_s, keepalive_s=keepalive_s)
 
 
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+
+def alone(runtime: Runtime) -> App:
+    """The gateway with nothing around it."""
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await runtime.gateway(scope, receive, send)
+
+    return app
+
+
 @contextlib.asynccontextmanager
 async def gate(
     memory: Memory,
@@ -224,8 +252,12 @@ async def gate(
     metrics_token: str = "",
     grace: float = 2.0,
     allowed: Callable[[str], bool] = lambda address: True,
+    composed: Callable[[Runtime], App] = alone,
 ) -> AsyncIterator[Gate]:
-    """Run a gateway on a free port until the block ends; it must come to rest by then."""
+    """Run a gateway on a free port until the block ends; it must come to rest by then.
+
+    ``composed`` makes the served application, with whatever stands around the gateway.
+    """
     usage, audit, decisions = MemoryUsage(), MemoryAudit(), MemoryDecisions()
     runtime = Runtime(
         clock=WallClock(),
@@ -244,13 +276,13 @@ async def gate(
         url_allowed=lambda url: True,
     )
 
-    async def app(scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            await runtime.gateway(scope, receive, send)
-
     port = free_port()
     server = Server(
-        app, address="127.0.0.1", port=port, interface=Interfaces.ASGINL, log_enabled=False
+        composed(runtime),
+        address="127.0.0.1",
+        port=port,
+        interface=Interfaces.ASGINL,
+        log_enabled=False,
     )
     serving = asyncio.create_task(server.serve())
     await runtime.start()
@@ -261,7 +293,7 @@ async def gate(
         await _listening(port)
         try:
             yield running
-            await running.until(lambda: running.idle)
+            await running.rest()
         finally:
             await runtime.stop(grace)
             server.stop()  # type: ignore[no-untyped-call]

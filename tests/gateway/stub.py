@@ -155,6 +155,8 @@ class Stub:
                 if not self._known(writer):
                     self.connections += 1
                 ahead = await self._answer(seen, wire, reader, ahead)
+        except (GoneError, asyncio.CancelledError):
+            return
         finally:
             writer.close()
 
