@@ -9,7 +9,6 @@ import contextlib
 import json
 import socket
 import struct
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -24,9 +23,7 @@ class Seen:
     path: str
     headers: list[tuple[str, str]]
     body: bytes
-    at: float = field(default_factory=time.monotonic)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    closed_at: float = 0.0
     done: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -204,7 +201,6 @@ async def _watch(reader: asyncio.StreamReader, seen: Seen) -> bytes:
     except ConnectionError:
         data = b""
     if not data:
-        seen.closed_at = time.monotonic()
         seen.closed.set()
     return data
 

