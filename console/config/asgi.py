@@ -7,10 +7,9 @@ around them that could swallow a caller's hang-up.
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, cast
 
-from channels.auth import AuthMiddlewareStack
-from channels.routing import ProtocolTypeRouter, URLRouter
+from channels.routing import ProtocolTypeRouter
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "console.config.settings")
@@ -20,7 +19,7 @@ django_application = get_asgi_application()
 from console.config.memory import settle  # noqa: E402
 from console.config.wiring import runtime  # noqa: E402
 from console.live.hub import get_hub  # noqa: E402
-from console.live.routing import websocket_urlpatterns  # noqa: E402
+from console.live.routing import websocket_application  # noqa: E402
 from scheduler.gateway.app import PREFIXES  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -29,11 +28,8 @@ Scope = dict[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 GRACE_S = 20.0
 
-console: App = ProtocolTypeRouter(
-    {
-        "http": django_application,
-        "websocket": AuthMiddlewareStack(URLRouter(websocket_urlpatterns)),
-    }
+console = cast(
+    "App", ProtocolTypeRouter({"http": django_application, "websocket": websocket_application})
 )
 
 

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from granian import Granian
 from granian.constants import Interfaces
+from granian.log import LogLevels
 
 TARGETS = {
     "all": ("console.config.asgi:application", 8000),
@@ -48,7 +49,7 @@ class Command(BaseCommand):
             workers=1,
             websockets=True,
             log_dictconfig=settings.LOGGING,
-            log_level=str(settings.LOG_LEVEL).lower(),
+            log_level=LogLevels(settings.LOG_LEVEL.lower()),
             workers_kill_timeout=KILL_AFTER_S,
         ).serve()
         logging.shutdown()
