@@ -83,7 +83,7 @@ def _overdue(state: State, replica: Replica, pool: PoolUse) -> Request | None:
     oldest: Request | None = None
     for model in replica.facts.models:
         head = state.queues.overdue(model, before)
-        if head is None or (oldest is not None and head.ticket.arrived >= oldest.ticket.arrived):
+        if head is None or (oldest is not None and head.since >= oldest.since):
             continue
         least, most = replica.facts.levels
         if (

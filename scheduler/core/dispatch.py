@@ -80,14 +80,15 @@ def enqueue(state: State, request: Request) -> None:
     ticket, lane = request.ticket, request.lane
     request.phase = Phase.QUEUED
     request.key = _key(state, request)
+    request.since = state.now if request.attempt else ticket.arrived
     tenant = state.tenant(ticket.business)
     state.queues.push(request, tenant.served[lane])
     tenant.queued += 1
     state.lane_queued[lane] += 1
-    if lane == 2 and request.returned:
-        # It is older than what the next look was set for.
+    if lane != ticket.lane:
+        # It may have waited longer than what the next look was set for.
         state.overdue_at = 0
-    expires = ticket.arrived + state.policy.queue(lane).queue_timeout_ms * MS
+    expires = request.since + state.policy.queue(lane).queue_timeout_ms * MS
     state.sequence += 1
     heappush(state.expiries, (expires, state.sequence, request))
     # Most requests start long before they would expire: drop their entries when they prevail.
@@ -241,8 +242,8 @@ def expire(state: State, out: list[Decision]) -> None:
         if request.phase is not Phase.QUEUED or state.requests.get(ticket.id) is not request:
             continue
         queue = state.policy.queue(lane)
-        if ticket.arrived + queue.queue_timeout_ms * MS > state.now:
-            continue  # an entry from before it moved down
+        if request.since + queue.queue_timeout_ms * MS > state.now:
+            continue  # an entry from before it ran, or moved down
         if queue.on_timeout == "move_down":
             _unqueue(state, request)
             tenant = state.tenant(ticket.business)
@@ -285,6 +286,6 @@ def _next_overdue(state: State) -> int:
     times = []
     for model in list(state.queues.oldest):
         head = state.queues.overdue(model, state.now)
-        if head is not None and head.ticket.arrived + patience > state.now:
-            times.append(head.ticket.arrived + patience)
+        if head is not None and head.since + patience > state.now:
+            times.append(head.since + patience)
     return min(times, default=0)

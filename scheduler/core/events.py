@@ -68,11 +68,13 @@ class Yielded:
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The attempt ended before any content byte reached the caller; another may be tried."""
+    """The attempt broke off and another may be tried: nothing of it has reached the caller,
+    or the answer can go on from the ``produced`` output tokens that have."""
 
     request: str
     attempt: int
     fault: Fault
+    produced: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Queues:
     lanes: tuple[Levels, Levels, Levels] = field(default_factory=no_levels)
     waiting: dict[tuple[str, int], int] = field(default_factory=dict)
     retries: list[Request] = field(default_factory=list)
-    oldest: dict[str, deque[Request]] = field(default_factory=dict)
+    oldest: dict[str, deque[tuple[int, Request]]] = field(default_factory=dict)
 
     def push(self, request: Request, served: float) -> None:
         """Queue a request; one that failed somewhere goes among the retries."""
@@ -64,15 +64,16 @@ class Queues:
 
     def _remember(self, request: Request) -> None:
         line = self.oldest.setdefault(request.ticket.model, deque())
-        if request.returned:
-            # It arrived before nearly all that wait.
-            line.appendleft(request)
-        else:
-            line.append(request)
-        if len(line) > 64 and len(line) > 2 * self.waiting[request.ticket.model, 2]:
-            live = [queued for queued in line if queued.phase is Phase.QUEUED]
+        line.append((request.since, request))
+        if len(line) > 1 and request.since < line[-2][0]:
+            # Only what moves down from another lane comes out of turn.
+            ordered = sorted(line, key=lambda entry: entry[0])
             line.clear()
-            line.extend(dict.fromkeys(live))
+            line.extend(ordered)
+        if len(line) > 64 and len(line) > 2 * self.waiting[request.ticket.model, 2]:
+            live = [entry for entry in line if _waits_since(*entry)]
+            line.clear()
+            line.extend(live)
 
     def unpark(self, business: str, tenant: Tenant) -> bool:
         """Let the business's requests be seen again; True if any had been hidden."""
@@ -149,12 +150,17 @@ class Queues:
         return best
 
     def overdue(self, model: str, before: int) -> Request | None:
-        """The model's longest waiting request of the lowest lane, if it arrived by ``before``."""
+        """The model's longest waiting request of the lowest lane, if it waits since ``before``."""
         line = self.oldest.get(model)
         while line:
-            head = line[0]
-            if head.phase is Phase.QUEUED and head.lane == 2:
-                return head if head.ticket.arrived <= before else None
+            since, head = line[0]
+            if _waits_since(since, head):
+                return head if since <= before else None
             line.popleft()
         self.oldest.pop(model, None)
         return None
+
+
+def _waits_since(since: int, request: Request) -> bool:
+    """Whether the request still waits as it did then; it may have run meanwhile."""
+    return request.phase is Phase.QUEUED and request.lane == 2 and request.since == since

@@ -21,6 +21,7 @@ class Request:
     """``key`` orders its queue and is fixed when it is queued; ``sequence`` breaks ties.
     ``tried`` are replica generations that failed it; ``replica`` is the generation it runs
     on, even if that has been replaced, ``last`` the name of the one it ran on before.
+    ``since`` is when its present wait began (ns): its arrival, or when it lost its slot.
     ``seen`` are the output tokens its caller has seen of this attempt, ``produced`` those of
     earlier attempts that it goes on from. ``estimate`` is the slot time (ns) charged."""
 
@@ -33,6 +34,7 @@ class Request:
     failures: int = 0
     replica: Replica | None = None
     last: str = ""
+    since: int = 0
     dispatched: int = 0
     estimate: int = 0
     kv: int = 0
@@ -47,11 +49,6 @@ class Request:
     def avoids(self, replica: Replica) -> bool:
         """Whether this generation of the replica has failed the request before."""
         return (replica.facts.name, replica.generation) in self.tried
-
-    @property
-    def returned(self) -> bool:
-        """Whether it comes to its queue from a replica or from another lane."""
-        return self.attempt > 0 or self.lane != self.ticket.lane
 
     @property
     def running(self) -> bool:

@@ -136,6 +136,7 @@ def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
     request = _holder(state, event.request, event.attempt)
     if request is None:
         return
+    request.produced = max(request.produced, event.produced)
     replica = release(state, request, lost=True)
     if event.fault is events.Fault.BUSY:
         replica.hold_off(state.now)

@@ -95,8 +95,9 @@ class ResumableTap(Tap):
         return self.done or self._closing or self._finish is not None
 
     def _pass(self, whole: bytes) -> bytes:
-        if self.done:
-            return b""
+        return b"" if self.done else self._all(whole)
+
+    def _all(self, whole: bytes) -> bytes:
         kept, start = [], 0
         for match in END.finditer(whole):
             event = whole[start : match.end()]
