@@ -76,6 +76,8 @@ class World:
                 lane=lane,
                 level=self._random.randint(*LANES[lane]),
                 arrived=self._now,
+                prompt=300,
+                output=300,
             )
 
     def run(self, pairs: int) -> float:

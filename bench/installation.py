@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,12 +33,22 @@ businesses:
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """One data folder and database with a fleet of one replica, and a key."""
+    """One data folder and database with a fleet, and a key for each of some businesses."""
 
     folder: Path
     environment: dict[str, str]
-    key: str
+    keys: dict[str, str]
     cores: Cores
+
+    @property
+    def key(self) -> str:
+        """The key of the only business."""
+        (key,) = self.keys.values()
+        return key
+
+    def manage(self, *arguments: str) -> str:
+        """Run a ``manage.py`` command; returns what it prints. Raises BenchError."""
+        return _run(["manage.py", *arguments], self.environment)
 
     @contextmanager
     def serving(self, role: str) -> Iterator[tuple[Server, int]]:
@@ -67,6 +77,14 @@ class Installation:
 @contextmanager
 def installed(upstream: str, cores: Cores) -> Iterator[Installation]:
     """Set Fairlane up before the upstream's URL in a folder that goes away afterwards."""
+    fleet = FLEET.format(url=upstream, slots=SLOTS, model=MODEL, business=BUSINESS)
+    with furnished(fleet, [BUSINESS], cores) as installation:
+        yield installation
+
+
+@contextmanager
+def furnished(fleet: str, businesses: Sequence[str], cores: Cores) -> Iterator[Installation]:
+    """Set Fairlane up with a fleet (YAML) and a key for each of these businesses of it."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="fairlane-bench-")))
         # As root the database runs as another user, who must be able to pass through.
@@ -78,18 +96,18 @@ def installed(upstream: str, cores: Cores) -> Iterator[Installation]:
             "DJANGO_SETTINGS_MODULE": "console.config.settings",
             "DATABASE_URL": postgres.start(),
             "FAIRLANE_DATA_DIR": str(folder / "data"),
-            "LOG_LEVEL": "WARNING",
+            "LOG_LEVEL": os.environ.get("BENCH_LOG", "WARNING"),
         }
         environment.pop("REDIS_URL", None)
-        _run(["manage.py", "migrate", "--verbosity", "0"], environment)
-        fleet = folder / "fleet.yaml"
-        fleet.write_text(
-            FLEET.format(url=upstream, slots=SLOTS, model=MODEL, business=BUSINESS),
-            encoding="utf-8",
-        )
-        _run(["manage.py", "fleet", "apply", str(fleet)], environment)
-        key = _run(["manage.py", "key", "create", BUSINESS], environment).split()[-1]
-        yield Installation(folder, environment, key, cores)
+        keys: dict[str, str] = {}
+        installation = Installation(folder, environment, keys, cores)
+        installation.manage("migrate", "--verbosity", "0")
+        path = folder / "fleet.yaml"
+        path.write_text(fleet, encoding="utf-8")
+        installation.manage("fleet", "apply", str(path))
+        for business in businesses:
+            keys[business] = installation.manage("key", "create", business).split()[-1]
+        yield installation
 
 
 def _run(arguments: list[str], environment: dict[str, str]) -> str:

@@ -54,15 +54,21 @@ class Reader(asyncio.Protocol):
             self._transport.close()
 
 
-async def _read(port: int, key: str) -> int:
-    request = (
+def request(port: int, key: str) -> bytes:
+    """The bytes that ask for one stream."""
+    head = (
         f"POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
         f"content-type: application/json\r\nauthorization: Bearer {key}\r\n"
         f"content-length: {len(BODY)}\r\n\r\n"
-    ).encode() + BODY
+    )
+    return head.encode() + BODY
+
+
+async def _read(port: int, key: str) -> int:
+    asked = request(port, key)
     loop = asyncio.get_running_loop()
     made = [
-        await loop.create_connection(lambda: Reader(request), "127.0.0.1", port)
+        await loop.create_connection(lambda: Reader(asked), "127.0.0.1", port)
         for _ in range(STREAMS)
     ]
     await asyncio.gather(*(reader.over for _, reader in made))
