@@ -60,7 +60,8 @@ def show(report: Report) -> str:
     rows += [[label, *(read(run) for run in runs.values())] for label, read in ROWS]
     rows += _models(runs)
     rows.append(["processor s", *(f"{r.seconds:.0f}" for r in report.results.values())])
-    lines = ["", title, f"at most {report.bound:,.0f} requests/s by any scheduler", *_grid(rows)]
+    bound = f"{report.bound:,.1f} requests/s of the busiest minute's mix are the most possible"
+    lines = ["", title, bound, *_grid(rows)]
     found = targets(report.scenario, runs, report.bound)
     if found:
         held = [["target", "wanted", "reached", ""]]

@@ -1,12 +1,16 @@
 """The command: what it writes, prints and refuses."""
 
+import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
 
 from scheduler.simulation.__main__ import main
+from scheduler.simulation.progress import Progress
 from scheduler.simulation.schedulers import SCHEDULERS
 
 from .small import FIXED
@@ -104,3 +108,25 @@ def test_an_unknown_scheduler_is_refused(capsys: pytest.CaptureFixture[str]) -> 
     with pytest.raises(SystemExit):
         main(["--only", "best"])
     assert "best is none of fairlane" in capsys.readouterr().err
+
+
+def test_the_experiment_needs_no_framework() -> None:
+    code = "import sys, scheduler.simulation.__main__; print(sorted(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    for name in ("django", "asyncio", "yaml", "msgspec"):
+        assert f"'{name}'" not in found.stdout
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_only() -> None:
+    terminal, file = Terminal(), io.StringIO()
+    for stream in (terminal, file):
+        with Progress(stream) as progress:
+            progress(0.5)
+    assert " 50%" in terminal.getvalue()
+    assert terminal.getvalue().endswith("\r\x1b[K")
+    assert not file.getvalue()
