@@ -11,14 +11,13 @@ from scheduler.calls import Call, Placed, Refusal
 from scheduler.core.classify import Claim, Classification, classify, tier_claim
 from scheduler.core.ticket import Resume, Ticket
 from scheduler.decision_log import Why
-from scheduler.ports import Denied, Grant
 
 from .asgi_types import Receive, Send
 from .callers import Caller
 from .errors import GatewayError
 from .incoming import Booking, Incoming, check_body, check_tag, read_body
 from .payload import Payload, parse
-from .ratelimit import limit_headers, limited
+from .ratelimit import Reservation
 from .relay import Attempt, StreamBrokenError, broken_error
 from .reply import Reply
 from .upstream import AttemptFailedError
@@ -64,7 +63,7 @@ class Exchange:
         self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._booking = Booking(gateway.bodies)
-        self._limits: Grant | Denied | None = None
+        self._rates = Reservation(gateway.limiter, gateway.typical)
 
     @property
     def waits(self) -> bool:
@@ -208,23 +207,10 @@ class Exchange:
         """The header's claim, else the body's service tier."""
         return self.incoming.claim if self.incoming.claim.text else tier_claim(payload.service_tier)
 
-    async def _reserve(self, payload: Payload) -> None:
-        """Take what the request may come to from its caller's rates. Raises 429."""
-        gateway, caller = self.gateway, self.caller
-        # Beside a key a credential narrows; as the bearer it has limits of its own.
-        bearer = caller.credential.jti if caller.credential and caller.key is None else ""
-        output = payload.output_tokens
-        if not output and self.operation != "embeddings":
-            output = gateway.typical.tokens(caller.business.name, payload.model)
-        tokens = payload.prompt_tokens + output * payload.choices
-        held = await gateway.limiter.reserve(caller.business.name, bearer, tokens)
-        self._limits = held
-        if isinstance(held, Denied):
-            raise limited(held)
-
     async def _serve(self, payload: Payload) -> None:
         found = self._classify(payload)
-        await self._reserve(payload)
+        generative = self.operation != "embeddings"
+        await self._rates.take(self.caller, payload, generative=generative)
         ticket = Ticket(
             id=self.row.id,
             business=self.caller.business.name,
@@ -232,7 +218,7 @@ class Exchange:
             lane=found.lane,
             level=found.level,
             arrived=self.row.received,
-            prompt=payload.prompt_tokens if self.operation != "embeddings" else 0,
+            prompt=payload.prompt_tokens if generative else 0,
             output=payload.output_tokens * payload.choices,
             resume=Resume.NEVER if payload.stream else Resume.RESTART,
         )
@@ -260,7 +246,7 @@ class Exchange:
                 outcome = await call.failed(failure.fault)
                 if isinstance(outcome, Refusal) and outcome.reason == "upstream_error":
                     raise GatewayError(failure.reason) from failure
-        self._settle()
+        self._rates.settle(self.row)
         raise GatewayError(outcome.reason, retry_after=outcome.retry_after)
 
     async def _try(self, placed: Placed, payload: Payload, level: int) -> None:
@@ -333,10 +319,7 @@ class Exchange:
         if row.replica:
             found.append((b"x-queue-wait-ms", str(round(row.queue_wait_ms)).encode()))
             found.append((b"x-replica", row.replica.encode()))
-        limits = self._limits
-        if limits is not None:
-            standing = limits.standing if isinstance(limits, Denied) else limits.standing()
-            found += limit_headers(standing)
+        found += self._rates.headers()
         return found
 
     def _account(self) -> None:
@@ -355,7 +338,7 @@ class Exchange:
             row.prompt_tokens = attempt.payload.prompt_tokens
             row.completion_tokens = attempt.tokens
             row.estimated = True
-        self._settle()
+        self._rates.settle(row, 1 if self.payload is None else self.payload.choices)
         self.gateway.stats.finished(row)
         self.gateway.usage.append(row)
 
@@ -367,18 +350,6 @@ class Exchange:
             self.call.on_preempt = _nothing
         if self.attempt is not None:
             self.attempt.on_content = _nothing
-
-    def _settle(self) -> None:
-        """Hold the caller's rates to what the request came to; nothing produced costs nothing."""
-        limits, row = self._limits, self.row
-        if limits is None or isinstance(limits, Denied):
-            return
-        tokens = row.prompt_tokens + row.completion_tokens
-        used = row.dispatched and row.status in ("ok", "client_error", GONE)
-        limits.settle(tokens, counted=bool(tokens or used))
-        if row.status == "ok" and row.completion_tokens and self.payload is not None:
-            each = row.completion_tokens // self.payload.choices
-            self.gateway.typical.add(row.business, row.requested_model, each)
 
 
 def _nothing() -> None:
