@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from django.contrib import admin
 from django.contrib.auth.admin import UserAdmin
+from django.contrib.auth.models import Group
 from django.db.models import Model
 from django.http import HttpRequest
+from django.utils.translation import gettext_lazy as _
 
 from console.models import User
 from metering.models import AuditEntry, Business, Membership
@@ -20,6 +22,12 @@ if TYPE_CHECKING:  # generic for the type checker alone
     Rows = admin.ModelAdmin[Model]
 else:
     Inline, People, Rows = admin.TabularInline, UserAdmin, admin.ModelAdmin
+
+
+admin.site.site_title = admin.site.site_header = _("Fairlane administration")
+admin.site.site_url = "/ops/live/"
+# Rights follow from role and membership; groups would only look as if they mattered.
+admin.site.unregister(Group)
 
 
 class MembershipInline(Inline):

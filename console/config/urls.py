@@ -2,7 +2,9 @@
 
 from django.contrib import admin
 from django.contrib.auth.views import LogoutView
+from django.templatetags.static import static
 from django.urls import path
+from django.views.generic import RedirectView
 
 from console.views import account, finance, keys, operations, overview
 
@@ -19,4 +21,6 @@ urlpatterns = [
     # One way in, with one throttle, for everybody.
     path("admin/login/", account.admin_sign_in),
     path("admin/", admin.site.urls),
+    # Pages that are not ours, such as the admin's, make browsers ask for it here.
+    path("favicon.ico", RedirectView.as_view(url=static("img/fairlane.svg"))),
 ]

@@ -45,7 +45,7 @@ class Limits:
 
     sockets_per_user: int = 20
     drain_s: float = 10.0
-    recheck_s: float = 30.0
+    recheck_s: float = 10.0
     silence_s: float = 5.0
     snapshot_gap_s: float = 1.0
 

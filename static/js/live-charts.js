@@ -6,7 +6,8 @@ const LANES = ["P0", "P1", "P2"];
 // Lines differ in dash as well as in colour.
 const DASHES = [[], [6, 3], [2, 3]];
 const KINDS = {
-  queued: { column: 1, format: count },
+  // Requests are whole: no ticks between them.
+  queued: { column: 1, format: count, steps: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000] },
   waits: { column: 4, format: duration },
   finished: { column: 7, format: rate },
 };
@@ -61,7 +62,12 @@ export class LiveChart {
         },
         axes: [
           { ...axis, size: 30, space: 70, values: (_, ticks) => ticks.map(clock) },
-          { ...axis, size: 62, values: (_, ticks) => ticks.map((tick) => format(tick)) },
+          {
+            ...axis,
+            size: 62,
+            values: (_, ticks) => ticks.map((tick) => format(tick)),
+            ...(this.kind.steps && { incrs: this.kind.steps }),
+          },
         ],
         series: [
           {},

@@ -103,13 +103,15 @@ function showDecision(row, line, texts) {
   const put = (name, text) => setText(row.querySelector(`[data-value="${name}"]`), text);
   put("at", time(line.at));
   put("kind", texts.kinds[line.kind] ?? line.kind);
-  put("text", line.text ?? line.request);
+  put("request", line.request);
   const lane = row.querySelector("[data-lane-name]");
   lane.dataset.laneName = line.lane;
   lane.hidden = !line.lane;
   setText(lane, line.lane);
-  const business = row.querySelector('[data-value="business"]');
-  if (business) setText(business, line.business);
+  // A business's own feed has neither: nothing there may name anybody else.
+  for (const name of ["business", "text"]) {
+    if (row.querySelector(`[data-value="${name}"]`)) put(name, line[name]);
+  }
 }
 
 function setText(element, text) {
