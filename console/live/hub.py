@@ -183,12 +183,16 @@ class LiveHub:
                 self._end(viewer, SESSION_OVER)
 
     async def _listen(self) -> None:
+        broken = False
         while True:
             try:
                 self.take(await self._layer.receive(self._channel))
-            except Exception:
+                broken = False
+            except Exception as error:
                 # Whatever broke the channel layer, the numbers must come back when it heals.
-                logger.exception("live frames are interrupted")
+                if not broken:
+                    logger.warning("live frames are interrupted: %s", error, exc_info=True)
+                broken = True
                 await asyncio.sleep(RETRY_S)
                 await self._rejoin()
 
