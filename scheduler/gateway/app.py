@@ -26,7 +26,7 @@ from .callers import Caller, authenticate
 from .credentials import CredentialVerifier
 from .errors import GatewayError
 from .exchange import GONE, Exchange
-from .incoming import BodyBudget, Incoming, read_headers
+from .incoming import BodyBudget, Incoming, discard_body, read_headers
 from .upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -110,6 +110,7 @@ class Gateway:
         except GatewayError as error:
             made = (b"x-request-id", str(uuid_utils.uuid7()).encode())
             await respond(send, error.status, error.body(), [JSON, made, *error.headers()])
+            await discard_body(receive)
 
     async def start(self) -> None:
         """Begin the sweep. The loop must run."""
@@ -165,6 +166,8 @@ class Gateway:
             self.exchanges.discard(exchange)
             if not self.exchanges:
                 self._idle.set()
+        if exchange.unread:
+            await discard_body(receive)
 
     async def _sweep(self) -> None:
         """What a request needs that lasts: an eye on its caller, comments on a stream that

@@ -54,6 +54,7 @@ class Exchange:
         self.call: Call | None = None
         self.attempt: Attempt | None = None
         self.payload: Payload | None = None
+        self.unread = True
         self.began = asyncio.get_running_loop().time()
         self._receive = receive
         self._usage = Usage()
@@ -146,6 +147,7 @@ class Exchange:
             raise GatewayError("shutting_down", retry_after=1.0)
         check_body(self.incoming, self.gateway.bodies)
         body = await read_body(self._receive, self._booking, self.incoming.length)
+        self.unread = False
         if body is None:
             return None
         self.row.bytes_in = len(body)

@@ -1,5 +1,7 @@
 """What a caller sends besides the body: who it is, and what it claims."""
 
+import asyncio
+import contextlib
 import re
 from dataclasses import dataclass, field
 
@@ -9,6 +11,7 @@ from scheduler.core.classify import Claim, parse_claim
 from .asgi_types import Headers, Receive
 from .errors import GatewayError
 
+LINGER_S = 5.0
 MOST_CLIENT_ID = 128
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -201,3 +204,17 @@ async def read_body(receive: Receive, booking: Booking, length: int | None) -> b
         parts.append(part)
         if size == length or not message.get("more_body"):
             return bytes(part) if len(parts) == 1 else b"".join(parts)
+
+
+async def discard_body(receive: Receive) -> None:
+    """Read on, after a refusal, what its caller still sends, for a while, and keep none of it.
+
+    Most clients read no answer before they have sent everything, and a connection closed
+    under them takes the answer with it: they would see a reset, and try again.
+    """
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_S):
+            while True:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body"):
+                    return

@@ -4,12 +4,13 @@ import asyncio
 import contextlib
 import json
 import time
+from collections.abc import AsyncIterator
 
 import pytest
 
 from .harness import KEY, LOW_KEY, Gate, chat_body, furnished, gate, replica
 from .process import PeakMemory
-from .raw import Answer, RawClient
+from .raw import CHAT, Answer, RawClient
 from .stub import Seen, Wire, chat_answer, stub
 
 MIB = 1024 * 1024
@@ -165,6 +166,27 @@ async def test_announcing_bodies_takes_nothing_from_others() -> None:
         await gateway.until(lambda: len(gateway.runtime.gateway.exchanges) == 40)
         assert gateway.runtime.gateway.bodies.held == 0
         assert (await gateway.chat("x" * (limit - 200))).status_code == 200
+
+
+@pytest.mark.parametrize("kind", ["with a length", "chunked"])
+async def test_a_client_that_reads_after_sending_gets_its_refusal(kind: str) -> None:
+    """Most clients do: closed under them, the connection would take the answer with it, and
+    they would see a reset and send it all again."""
+    body = OPENING + b"x" * (20 * MIB) + b'"}]}'
+
+    async def parts() -> AsyncIterator[bytes]:
+        for start in range(0, len(body), MIB):
+            yield body[start : start + MIB]
+
+    async with stub() as server, gate(furnished(replica(server.url))) as gateway:
+        memory = PeakMemory()
+        for key, status in ((KEY, 413), ("fl_live_wrong", 401)):
+            content = body if kind == "with a length" else parts()
+            headers = gateway.headers(key)
+            response = await gateway.client.post(CHAT, content=content, headers=headers)
+            assert response.status_code == status
+        assert memory.grown < 32 * MIB
+        assert (await gateway.row()).http_status == 413
 
 
 async def test_a_client_that_waits_for_100_continue_is_told_first() -> None:
