@@ -60,11 +60,11 @@ class Scheduler:
         self.post(events.Arrived(ticket))
         return call
 
-    def failed(self, call: Call, fault: Fault) -> None:
-        """The call's attempt ended before any content: have another or be refused."""
+    def failed(self, call: Call, fault: Fault, produced: int = 0) -> None:
+        """The call's attempt broke off and may be made again: have another or be refused."""
         self._leave(call)
         call.renew()
-        self.post(events.Failed(call.ticket.id, call.attempt, fault))
+        self.post(events.Failed(call.ticket.id, call.attempt, fault, produced))
 
     def yielded(self, call: Call, produced: int) -> None:
         """The call's attempt has stopped for another request."""

@@ -79,9 +79,10 @@ class Call:
         """Wait for a slot or a refusal."""
         return await self._future
 
-    async def failed(self, fault: Fault) -> Placed | Refusal:
-        """The attempt ended before any content; wait for another slot or a refusal."""
-        self._scheduler.failed(self, fault)
+    async def failed(self, fault: Fault, produced: int = 0) -> Placed | Refusal:
+        """The attempt broke off and the request can have another, from the start or from
+        ``produced`` output tokens; wait for a slot or a refusal."""
+        self._scheduler.failed(self, fault, produced)
         return await self._future
 
     async def yielded(self, produced: int) -> Placed | Refusal:

@@ -4,8 +4,9 @@ import asyncio
 import socket
 import struct
 import zlib
+from contextlib import suppress
 
-from aiohttp import web
+from aiohttp import ClientConnectionResetError, web
 
 from .calls import Call
 from .errors import error_body
@@ -68,7 +69,9 @@ async def send_stream(request: web.Request, call: Call, faults: Faults) -> web.S
         call.start()
         await call.done
     if request.transport is not None:
-        await response.write_eof()
+        # A client may leave between its last event and the end of the body.
+        with suppress(ClientConnectionResetError):
+            await response.write_eof()
     return response
 
 

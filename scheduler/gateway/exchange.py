@@ -5,21 +5,21 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
-from metering.core.facts import LANES
 from metering.core.usage import UsageRow
 from scheduler.calls import Call, Placed, Refusal
-from scheduler.core.classify import Claim, Classification, classify, tier_claim
-from scheduler.core.ticket import Resume, Ticket
+from scheduler.core.ticket import Ticket
 from scheduler.decision_log import Why
 
+from .admission import admit, resume_of, story_of
 from .asgi_types import Receive, Send
 from .callers import Caller
 from .errors import GatewayError
-from .incoming import Booking, Incoming, check_body, check_tag, read_body
+from .incoming import Booking, Incoming, check_body, read_body
 from .payload import Payload, parse
 from .ratelimit import Reservation
 from .relay import Attempt, StreamBrokenError, broken_error
 from .reply import Reply
+from .story import Story
 from .upstream import AttemptFailedError
 from .usage import Usage
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GONE = "client_disconnect"  # it left, or reads nothing of what it asked for
-MOST_NAME = 200
 
 
 class Exchange:
@@ -61,6 +60,8 @@ class Exchange:
         self._content = False
         self._interrupt: str | None = None
         self._yielding = False
+        self._paused = False
+        self.story: Story | None = None
         self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._booking = Booking(gateway.bodies)
@@ -68,8 +69,9 @@ class Exchange:
 
     @property
     def waits(self) -> bool:
-        """Whether a stream's caller has seen no content yet."""
-        return self.payload is not None and self.payload.stream and not self._content
+        """Whether a stream's caller has seen no content yet, or none since a pause."""
+        streams = self.payload is not None and self.payload.stream
+        return streams and (self._paused or not self._content)
 
     async def run(self) -> None:
         """Serve the request; whatever happens, free what it held and write its row."""
@@ -157,60 +159,9 @@ class Exchange:
         self.row.stream = payload.stream
         return payload
 
-    def _classify(self, payload: Payload) -> Classification:
-        """Level and lane. Raises 403 and 404."""
-        gateway, business, row = self.gateway, self.caller.business, self.row
-        check_tag(self.incoming, business)
-        model = gateway.fleet.models.get(payload.model)
-        if model is None:
-            raise GatewayError(
-                "model_not_found",
-                f"The model '{payload.model[:MOST_NAME]}' does not exist.",
-                param="model",
-            )
-        if business.models is not None and payload.model not in business.models:
-            raise GatewayError(
-                "model_not_allowed", f"This key may not use '{payload.model}'.", param="model"
-            )
-        claim = self._claim(payload)
-        found = classify(
-            business,
-            model,
-            gateway.policy,
-            ceiling=self.caller.ceiling,
-            claim=claim,
-            realtime=self.incoming.realtime,
-        )
-        row.claimed, row.base_level = claim.text, found.base_level
-        row.level, row.lane = found.level, LANES[found.lane]
-        if found.escalation:
-            self._escalated(claim)
-        return found
-
-    def _escalated(self, claim: Claim) -> None:
-        """A claim above the ceiling: counted, audited, and refused where the policy says so."""
-        gateway, row, best = self.gateway, self.row, LANES[self.caller.ceiling]
-        outcome = gateway.policy.classification.on_escalation
-        gateway.stats.metrics.escalation(row.business)
-        gateway.escalations.note(
-            row.business,
-            claimed=claim.text,
-            ceiling=best,
-            outcome=outcome,
-            request=row.id,
-            now=row.received,
-        )
-        if outcome == "refuse":
-            raise GatewayError(
-                "priority_not_allowed", f"This key may claim {best} at most.", param="priority"
-            )
-
-    def _claim(self, payload: Payload) -> Claim:
-        """The header's claim, else the body's service tier."""
-        return self.incoming.claim if self.incoming.claim.text else tier_claim(payload.service_tier)
-
     async def _serve(self, payload: Payload) -> None:
-        found = self._classify(payload)
+        found = admit(self.gateway, self.incoming, self.caller, payload, self.row)
+        self.story = story_of(payload, self.operation, found.lane)
         generative = self.operation != "embeddings"
         await self._rates.take(self.caller, payload, generative=generative)
         ticket = Ticket(
@@ -222,7 +173,7 @@ class Exchange:
             arrived=self.row.received,
             prompt=payload.prompt_tokens if generative else 0,
             output=payload.output_tokens * payload.choices,
-            resume=Resume.NEVER if payload.stream else Resume.RESTART,
+            resume=resume_of(self.story),
         )
         why = Why(found, self.row.claimed)
         call = self.call = self.gateway.scheduler.open(ticket, why)
@@ -232,7 +183,7 @@ class Exchange:
             if self._yielding:
                 # Wanted back before it was used.
                 self._yielding = False
-                outcome = await call.yielded(produced=0)
+                outcome = await call.yielded(self._pause())
                 continue
             try:
                 await self._try(outcome, payload, found.level)
@@ -240,12 +191,12 @@ class Exchange:
             except asyncio.CancelledError:
                 if not self._stopped():
                     raise
-                outcome = await call.yielded(produced=0)
+                outcome = await call.yielded(self._pause())
             except AttemptFailedError as failure:
                 log.warning(
                     "attempt %d of %s failed: %s", outcome.attempt, self.row.id, failure.detail
                 )
-                outcome = await call.failed(failure.fault)
+                outcome = await call.failed(failure.fault, self._pause())
                 if isinstance(outcome, Refusal) and outcome.reason == "upstream_error":
                     raise GatewayError(failure.reason) from failure
         self._rates.settle(self.row)
@@ -259,21 +210,24 @@ class Exchange:
         row.queue_wait_ms = placed.waited / 1e6
         row.replica = facts.name
         # What an attempt that failed reported is nobody's debt: each begins from nothing.
-        attempt = Attempt(placed, payload, self.operation, Usage(), self.reply)
+        attempt = Attempt(placed, payload, self.operation, Usage(), self.reply, self.story)
         attempt.on_content = self._content_out
         attempt.touched = asyncio.get_running_loop().time()
         row.served_model = attempt.served
         self.attempt = attempt
         self._usage = attempt.usage
+        operation, body = attempt.call(level)
+        attempt.idle = True
         response = await self.gateway.upstream.post(
             facts,
             attempt.adapter,
-            self.operation,
-            attempt.body(level),
+            operation,
+            body,
             attempt_id=f"{row.id}-{placed.attempt}",
             trace=self.incoming.trace,
             limits=self.gateway.policy.failover,
         )
+        attempt.idle = False
         try:
             row.http_status, row.reason = await attempt.carry(response)
             row.status = "ok" if row.http_status == 200 else "client_error"
@@ -282,26 +236,48 @@ class Exchange:
             response.close() if not response.content.at_eof() else response.release()
 
     def _yield(self) -> None:
-        """The slot is wanted: stop, while the caller has seen nothing of the answer."""
+        """The slot is wanted: stop, if the answer can go on later or the caller has seen
+        nothing of it. The relay is cut only while it waits for the replica, never while it
+        hands something on: so what was counted as sent was sent."""
         call, attempt = self.call, self.attempt
-        if call is None or call.replica is None or self._interrupt is not None or self._content:
+        if call is None or call.replica is None or self._interrupt is not None:
+            return
+        if self._content and (self.story is None or not self.story.can_go_on):
             return
         self._yielding = True
-        begun = attempt is not None and attempt.placed.attempt == call.attempt
-        if self._task is not None and begun:
-            self._task.cancel()
+        if attempt is not None and attempt.placed.attempt == call.attempt:
+            if attempt.idle and self._task is not None:
+                self._task.cancel()
+            else:
+                attempt.asked = True
 
     def _stopped(self) -> bool:
         """Whether a cancellation was ``_yield``'s: then it is over, and the request goes on."""
         if not self._yielding or self._interrupt is not None or self._task is None:
             return False
         self._yielding = False
-        self._task.uncancel()
+        if self._task.cancelling():
+            self._task.uncancel()
         return True
 
+    def _pause(self) -> int:
+        """The attempt is over, the request is not: output tokens that the next one goes on from."""
+        self._paused = True
+        if self.story is None:
+            return 0
+        transcript = self.story.transcript
+        transcript.pause()
+        self.story.base = transcript.tokens
+        return transcript.tokens
+
     def _content_out(self) -> None:
-        self._content = True
-        self.row.first_byte = self.gateway.clock.now()
+        self._paused = False
+        if not self._content:
+            self._content = True
+            self.row.first_byte = self.gateway.clock.now()
+            if self.story is None and self.call is not None:
+                # It can't be stopped any more.
+                self.gateway.scheduler.progress(self.call, 1)
 
     async def _fail(self, error: GatewayError) -> None:
         row = self.row
@@ -327,6 +303,8 @@ class Exchange:
     def _account(self) -> None:
         """Close the call and write the row down. Nothing produced costs nothing."""
         row, usage, attempt = self.row, self._usage, self.attempt
+        if self.story is not None:
+            usage = self.story.total(usage)
         if self.call is not None:
             if row.status == "ok":
                 self.call.prompt, self.call.output = usage.prompt, usage.completion
@@ -336,13 +314,17 @@ class Exchange:
         if usage.reported:
             row.prompt_tokens, row.cached_tokens = usage.prompt, usage.cached
             row.completion_tokens = usage.completion
-        elif attempt is not None and (row.status == "ok" or attempt.tokens):
+        elif attempt is not None and (row.status == "ok" or self._produced(attempt)):
             row.prompt_tokens = attempt.payload.prompt_tokens
-            row.completion_tokens = attempt.tokens
+            row.completion_tokens = self._produced(attempt)
             row.estimated = True
         self._rates.settle(row, 1 if self.payload is None else self.payload.choices)
         self.gateway.stats.finished(row)
         self.gateway.usage.append(row)
+
+    def _produced(self, attempt: Attempt) -> int:
+        """Output tokens that went out, over all attempts."""
+        return attempt.tokens if self.story is None else self.story.transcript.tokens
 
     def _unlink(self) -> None:
         """Open the circles that callbacks make, so that what a request held is freed now: the

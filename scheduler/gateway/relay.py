@@ -11,6 +11,7 @@ import msgspec
 from scheduler.calls import Placed
 from scheduler.core.events import Fault
 from scheduler.engines import Engine, engine
+from scheduler.engines.continuation import Continuation
 
 from .answer import (
     MOST_ANSWER_BYTES,
@@ -24,7 +25,10 @@ from .errors import GatewayError
 from .naming import model_renamer
 from .payload import Payload, is_null
 from .reply import Reply
+from .resumable import ResumableTap
+from .seam import Seam
 from .sse import EventTooLongError, Tap
+from .story import Story
 from .upstream import AttemptFailedError
 from .usage import Usage
 
@@ -47,13 +51,15 @@ class StreamBrokenError(Exception):
 class Attempt:
     """What is sent, and what came back so far. ``touched`` is loop time of the last byte,
     ``answering`` whether there was one; ``sent`` whether the caller got any of it, and
-    ``complete`` whether it was all there is."""
+    ``complete`` whether it was all there is. ``idle`` while it waits for the replica, and
+    ``asked`` to stop before it waits again."""
 
     placed: Placed
     payload: Payload
     operation: str
     usage: Usage
     reply: Reply
+    story: Story | None = None
     adapter: Engine = field(init=False)
     served: str = field(init=False)
     streamed: bool = field(init=False)
@@ -62,22 +68,33 @@ class Attempt:
     answering: bool = False
     sent: bool = False
     complete: bool = False
+    idle: bool = False
+    asked: bool = False
     on_content: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         facts, payload = self.placed.facts, self.payload
         self.adapter = engine(facts.engine)
         self.served = facts.models.get(payload.model, payload.model)
-        self.streamed = payload.stream or (
-            not self.adapter.aborts_plain
-            and self.operation != "embeddings"
-            and payload.choices == 1
-            and not payload.keys & NOT_ASSEMBLED
+        self.streamed = (
+            payload.stream
+            or self.story is not None
+            or (
+                not self.adapter.aborts_plain
+                and self.operation != "embeddings"
+                and payload.choices == 1
+                and not payload.keys & NOT_ASSEMBLED
+            )
         )
 
-    def body(self, level: int) -> bytes:
-        """The body for this replica."""
-        payload, facts = self.payload, self.placed.facts
+    def call(self, level: int) -> tuple[str, bytes]:
+        """The operation and the body to send to this replica."""
+        payload, facts, story = self.payload, self.placed.facts, self.story
+        onward = Continuation(self.operation)
+        if story is not None and story.transcript.tokens:
+            onward = self.adapter.continuation(
+                payload.fields, self.operation, story.transcript.partial()
+            )
         changes: dict[str, Any] = self.adapter.changes(
             payload.fields,
             served=self.served,
@@ -92,8 +109,16 @@ class Attempt:
             if given is not None and not is_null(given):
                 known = dict(_options(given))
             changes["stream_options"] = {**known, "include_usage": True}
-        without = ("priority",) if "priority" in payload.keys and "priority" not in changes else ()
-        return payload.rewritten(changes, without=without)
+        if story is not None and self.adapter.tells_ids and not self._asked_for_ids():
+            changes["return_token_ids"] = True
+        changes.update(onward.changes)
+        without = onward.without
+        if "priority" in payload.keys and "priority" not in changes:
+            without += ("priority",)
+        return onward.operation, payload.rewritten(changes, without=without)
+
+    def _asked_for_ids(self) -> bool:
+        return "return_token_ids" in self.payload.keys
 
     async def carry(self, response: aiohttp.ClientResponse) -> tuple[int, str]:
         """Carry the answer over. Returns its status and, for a 4xx, the reason code.
@@ -119,10 +144,15 @@ class Attempt:
     async def _next(self, response: aiohttp.ClientResponse) -> bytes:
         """What has come of the body since, b"" at its end. Raises AttemptFailedError or
         StreamBrokenError."""
+        if self.asked:
+            raise asyncio.CancelledError
+        self.idle = True
         try:
             chunk = await response.content.readany()
         except BROKEN as error:
             raise self._broken("the model server broke off") from error
+        finally:
+            self.idle = False
         self.touched, self.answering = asyncio.get_running_loop().time(), True
         return chunk
 
@@ -145,17 +175,16 @@ class Attempt:
         await self.reply.plain(200, shown)
 
     async def _stream(self, response: aiohttp.ClientResponse) -> None:
-        payload = self.payload
-        assembler = None if payload.stream else Assembler(self.operation)
-        tap = Tap(
-            self.usage,
-            show_usage=payload.include_usage or assembler is not None,
-            rename=model_renamer(self.served, payload.model),
-        )
+        payload, story = self.payload, self.story
+        assembler = None
+        if not payload.stream:
+            assembler = Assembler(self.operation) if story is None else story.assembler
+        tap = self._tap(payload.include_usage or assembler is not None)
         try:
             await self._pump(response, tap, assembler)
         except EventTooLongError:
-            raise self._broken("an event of the model server is too long") from None
+            # Another replica would say the same again.
+            raise self._broken("an event of the model server is too long", final=True) from None
         except UnreadableAnswerError as error:
             raise self._broken(f"the model server failed: {error}") from error
         if tap.error is not None:
@@ -163,12 +192,34 @@ class Attempt:
             raise self._broken(message or "the model server failed")
         if not tap.complete:
             raise self._broken("the model server's stream ended early")
+        if isinstance(tap, ResumableTap):
+            await self._move(tap.closing(), tap, assembler)
         if assembler is None:
             self.complete = True
             await self.reply.end()
         else:
             self.on_content()
             await self.reply.plain(200, assembler.body())
+
+    def _tap(self, show_usage: bool) -> Tap:
+        payload, story = self.payload, self.story
+        rename = model_renamer(self.served, payload.model)
+        if story is None:
+            return Tap(self.usage, show_usage=show_usage, rename=rename)
+        transcript = story.transcript
+        seam = None
+        if transcript.tokens:
+            seam = Seam(transcript.whole(), stops=story.stops, echoes=self.adapter.echoes)
+        return ResumableTap(
+            self.usage,
+            transcript,
+            show_usage=show_usage,
+            rename=rename,
+            public=payload.model,
+            chat=self.operation == "chat",
+            seam=seam,
+            strip_ids=not self._asked_for_ids(),
+        )
 
     async def _pump(
         self, response: aiohttp.ClientResponse, tap: Tap, assembler: Assembler | None
@@ -195,9 +246,10 @@ class Attempt:
             self.on_content()
         await self.reply.event(events)
 
-    def _broken(self, detail: str) -> Exception:
-        """Another replica may try while nothing has gone out; later only an error is left."""
-        if self.sent:
+    def _broken(self, detail: str, *, final: bool = False) -> Exception:
+        """Another replica may try while nothing has gone out, and later too where the answer
+        can go on; else only an error is left."""
+        if self.sent and (final or self.story is None or not self.story.can_go_on):
             return StreamBrokenError(detail)
         return AttemptFailedError(Fault.ERROR, "upstream_error", detail)
 

@@ -105,6 +105,7 @@ class ResumableTap(Tap):
             kept.append(self._one(event))
             if self.done:
                 break
+        self.done |= self._seam is not None and self._seam.stopped
         return b"".join(kept)
 
     def _one(self, event: bytes) -> bytes:
@@ -139,6 +140,7 @@ class ResumableTap(Tap):
             if piece.prompt_token_ids:
                 transcript.prompt_ids = piece.prompt_token_ids
             transcript.add(_text(piece), piece.token_ids)
+            transcript.bound |= bool(piece.delta and piece.delta.reasoning_content)
             self._finish = piece.finish_reason or self._finish
         self.tokens = transcript.tokens - self.produced
         if self._strip and b"token_ids" in event:
@@ -168,10 +170,18 @@ class ResumableTap(Tap):
         self.tokens = self.transcript.tokens - self.produced
         return b"".join(out)
 
-    @property
-    def stopped_at_seam(self) -> bool:
-        """Whether a stop string was found across the seam: the engine must be told to stop."""
-        return self._seam is not None and self._seam.stopped
+    def closing(self) -> bytes:
+        """What the caller must still get when a stop string across the seam has ended the
+        answer before the engine did; the engine's own count of tokens never comes then."""
+        if self._seam is None or not self._seam.stopped or self.usage.reported:
+            return b""
+        transcript = self.transcript
+        done = b"data: [DONE]\n\n"
+        if not self._show_usage:
+            return done
+        self.usage.prompt = transcript.prompt_tokens + self.produced
+        self.usage.completion = transcript.tokens - self.produced
+        return self._usage(b"") + done
 
     def _leftover(self) -> bytes:
         held = self._seam.rest() if self._seam is not None else ""

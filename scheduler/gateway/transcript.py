@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from scheduler.engines.continuation import Partial
+
 from .payload import Payload, is_null
 from .usage import Usage
 
@@ -79,6 +81,7 @@ class Transcript:
     """Over all attempts: the head that every chunk repeats, the text that went out, and,
     where the engine tells them, token ids of the prompt and of that text.
 
+    ``bound`` says that more than text went out (reasoning, say), which nothing could continue.
     ``tokens`` counts output tokens whose text is out. Ids beyond that (half a character,
     the beginning of a stop string) are forgotten: the next attempt makes them again.
     """
@@ -94,6 +97,7 @@ class Transcript:
     prompt_tokens: int = 0
     cached_tokens: int = 0
     recomputed: int = 0
+    bound: bool = False
     _pending: list[int] = field(default_factory=list)
 
     @property
@@ -121,10 +125,9 @@ class Transcript:
         """The attempt is over; what was not out is forgotten."""
         self._pending.clear()
 
-    @property
-    def by_ids(self) -> bool:
-        """Whether ids cover the prompt and all of the text."""
-        return bool(self.prompt_ids) and len(self.ids) == self.tokens
+    def partial(self) -> Partial:
+        """As the engine that is to go on gets it."""
+        return Partial(self.whole(), self.prompt_ids, self.ids, self.tokens)
 
     def total(self, usage: Usage, produced_before: int) -> Usage:
         """Usage of the whole answer, ``usage`` being the last attempt's own, which went on

@@ -61,14 +61,14 @@ BREAKS = [
 
 @pytest.mark.parametrize("break_off", BREAKS)
 async def test_a_stream_that_breaks_ends_in_one_error_frame(break_off: Answer) -> None:
-    """After content has gone out: one error frame, no [DONE], no made-up finish reason, no
-    second attempt, one row with what was delivered."""
+    """After content of an answer that can't go on elsewhere has gone out: one error frame, no
+    [DONE], no made-up finish reason, no second attempt, one row with what was delivered."""
     async with (
         stub(break_off) as server,
         stub() as other,
         gate(furnished(replica(server.url, name="a"), replica(other.url, name="b"))) as gateway,
     ):
-        body = await gateway.streamed()
+        body = await gateway.streamed(logprobs=True)
         assert body.startswith(b"".join(CUT))
         error = in_band_error(body)
         assert error["code"] == "upstream_error"

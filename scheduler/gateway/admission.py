@@ -1,0 +1,84 @@
+"""What a request is allowed to be: its model, its level and lane, and how it may be paused."""
+
+from typing import TYPE_CHECKING
+
+from metering.core.facts import LANES
+from metering.core.usage import UsageRow
+from scheduler.core.classify import Claim, Classification, classify, tier_claim
+from scheduler.core.ticket import Resume
+
+from .answer import Assembler
+from .callers import Caller
+from .errors import GatewayError
+from .incoming import Incoming, check_tag
+from .payload import Payload
+from .story import Story
+from .transcript import continuable, stops_of
+
+if TYPE_CHECKING:
+    from .app import Gateway
+
+MOST_NAME = 200
+LOWEST = 2
+
+
+def admit(
+    gateway: "Gateway", incoming: Incoming, caller: Caller, payload: Payload, row: UsageRow
+) -> Classification:
+    """Level and lane, noted on the row. Raises 403 and 404."""
+    business = caller.business
+    check_tag(incoming, business)
+    model = gateway.fleet.models.get(payload.model)
+    if model is None:
+        name = payload.model[:MOST_NAME]
+        raise GatewayError("model_not_found", f"The model '{name}' does not exist.", param="model")
+    if business.models is not None and payload.model not in business.models:
+        raise GatewayError(
+            "model_not_allowed", f"This key may not use '{payload.model}'.", param="model"
+        )
+    claim = incoming.claim if incoming.claim.text else tier_claim(payload.service_tier)
+    found = classify(
+        business,
+        model,
+        gateway.policy,
+        ceiling=caller.ceiling,
+        claim=claim,
+        realtime=incoming.realtime,
+    )
+    row.claimed, row.base_level = claim.text, found.base_level
+    row.level, row.lane = found.level, LANES[found.lane]
+    if found.escalation:
+        _escalated(gateway, caller, claim, row)
+    return found
+
+
+def _escalated(gateway: "Gateway", caller: Caller, claim: Claim, row: UsageRow) -> None:
+    """A claim above the ceiling: counted, audited, and refused where the policy says so."""
+    best, outcome = LANES[caller.ceiling], gateway.policy.classification.on_escalation
+    gateway.stats.metrics.escalation(row.business)
+    gateway.escalations.note(
+        row.business,
+        claimed=claim.text,
+        ceiling=best,
+        outcome=outcome,
+        request=row.id,
+        now=row.received,
+    )
+    if outcome == "refuse":
+        raise GatewayError(
+            "priority_not_allowed", f"This key may claim {best} at most.", param="priority"
+        )
+
+
+def story_of(payload: Payload, operation: str, lane: int) -> Story | None:
+    """The story of a request whose answer can go on elsewhere. Plain calls get one in the
+    lowest lane alone, for nobody pauses the others: they are simply made again."""
+    if not continuable(payload, operation) or not (payload.stream or lane == LOWEST):
+        return None
+    assembler = None if payload.stream else Assembler(operation)
+    return Story(stops_of(payload), assembler)
+
+
+def resume_of(story: Story | None) -> Resume:
+    """Without a story it may start again as long as nothing of it has gone out."""
+    return Resume.RESTART if story is None else Resume.CONTINUE

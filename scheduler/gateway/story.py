@@ -1,0 +1,27 @@
+"""What one resumable request carries from attempt to attempt."""
+
+from dataclasses import dataclass, field
+
+from .answer import Assembler
+from .transcript import Transcript
+from .usage import Usage
+
+
+@dataclass(slots=True)
+class Story:
+    """The transcript, the request's stop strings, and, for a plain answer, what is being put
+    together. ``base`` output tokens existed before the present attempt."""
+
+    stops: tuple[str, ...]
+    assembler: Assembler | None = None
+    transcript: Transcript = field(default_factory=Transcript)
+    base: int = 0
+
+    @property
+    def can_go_on(self) -> bool:
+        """Whether another attempt can continue it: not once it has shown more than text."""
+        return not self.transcript.bound
+
+    def total(self, usage: Usage) -> Usage:
+        """Usage of the whole answer, ``usage`` being the present attempt's own."""
+        return self.transcript.total(usage, self.base) if self.base else usage
