@@ -182,8 +182,10 @@ class Upstream:
         if found is None:
             found = URL(base.rstrip("/") + path, encoded=True)
             host = found.raw_host or ""
-            # The resolver sees names only: a literal address is checked here.
-            if (host[:1].isdigit() or ":" in host) and not self._allowed(host):
+            # The resolver sees names only: what the client takes for a literal address is
+            # checked here.
+            literal = ":" in host or host.replace(".", "").isdigit()
+            if literal and not self._allowed(host):
                 raise AttemptFailedError(
                     Fault.UNREACHABLE, "upstream_error", f"{urlsplit(base).hostname} is not allowed"
                 )
