@@ -2,7 +2,7 @@
 
 from heapq import heapify, heappop, heappush
 
-from .choice import MS, allowed, choose
+from .choice import LANES, MS, allowed, choose
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
 from .placement import place, remember, scores, served
 from .replica import Replica
@@ -58,15 +58,42 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
 
 
 def _admit(state: State, request: Request) -> None:
-    """Take a new request in. A business that was idle joins where the lane is now."""
-    ticket, lane = request.ticket, request.lane
-    state.requests[ticket.id] = request
-    tenant = state.tenant(ticket.business)
+    """Take a new request in."""
+    join(state, request)
+    state.requests[request.ticket.id] = request
+
+
+def join(state: State, request: Request) -> None:
+    """Count a request in its lane. A business that was idle there starts with the least
+    served of those that were not, a lane that was idle with the others."""
+    business, lane = request.ticket.business, request.lane
+    tenant = state.tenant(business)
     if not tenant.active[lane]:
-        tenant.served[lane] = max(tenant.served[lane], state.virtual[lane])
+        least = state.active[lane].least(state.tenants)
+        if least is None:
+            least = state.virtual[lane]
+            _join_lane(state, lane)
+        if tenant.used[lane] < least:
+            tenant.served[lane] += least - tenant.used[lane]
+            tenant.used[lane] = least
+        state.active[lane].join(business, tenant.used[lane])
     tenant.active[lane] += 1
-    if sum(state.lane_queued) and not state.lane_queued[lane] and not state.lane_running[lane]:
-        state.passes[lane] = max(state.passes[lane], min(state.passes))
+
+
+def _join_lane(state: State, lane: int) -> None:
+    others = [state.passes[other] for other in LANES if state.active[other].entries]
+    if others:
+        state.passes[lane] = max(state.passes[lane], min(others))
+
+
+def leave(state: State, request: Request) -> None:
+    """Take a request out of its lane's count."""
+    business, lane = request.ticket.business, request.lane
+    tenant = state.tenant(business)
+    tenant.active[lane] -= 1
+    if not tenant.active[lane]:
+        state.active[lane].leave(business)
+        state.virtual[lane] = max(state.virtual[lane], tenant.used[lane])
 
 
 def _drain(state: State, waiting: int) -> int:
@@ -182,8 +209,7 @@ def occupy(state: State, request: Request, replica: Replica) -> None:
     tenant.running += 1
     state.lane_running[lane] += 1
     if state.policy.mode != "fifo":
-        state.virtual[lane] = max(state.virtual[lane], tenant.served[lane])
-        tenant.charge(lane, request.estimate * state.policy.order.fairness)
+        request.charged = tenant.charge(lane, request.estimate * state.policy.order.fairness)
         state.sequence += 1
         tenant.turns[ticket.model] = state.sequence
         state.passes[lane] += request.estimate / state.shares[lane]
@@ -210,12 +236,14 @@ def release(state: State, request: Request, *, lost: bool = False) -> Replica:
     tenant.running -= 1
     state.lane_running[lane] -= 1
     if state.policy.mode != "fifo":
-        held = 0 if lost else state.now - request.dispatched
-        fairness = state.policy.order.fairness
-        tenant.settle(lane, request.estimate * fairness, held * fairness)
-        state.passes[lane] += (state.now - request.dispatched - request.estimate) / state.shares[
-            lane
-        ]
+        held = state.now - request.dispatched
+        state.passes[lane] += (held - request.estimate) / state.shares[lane]
+        before = tenant.served[lane]
+        due = 0.0 if lost else held * state.policy.order.fairness
+        tenant.settle(lane, request.charged, due)
+        if tenant.served[lane] < before and tenant.queued and state.lane_queued[lane]:
+            state.queues.fell(ticket.business, lane, tenant.served[lane])
+    request.charged = 0.0
     del replica.holds[ticket.id]
     state.stoppable -= stoppable(request)
     if request.phase is Phase.YIELDING:
@@ -230,7 +258,7 @@ def end(state: State, request: Request) -> None:
     """The request is over. It holds no slot any more."""
     if request.phase is Phase.QUEUED:
         _unqueue(state, request)
-    state.tenant(request.ticket.business).active[request.lane] -= 1
+    leave(state, request)
     del state.requests[request.ticket.id]
 
 
@@ -246,10 +274,9 @@ def expire(state: State, out: list[Decision]) -> None:
             continue  # an entry from before it ran, or moved down
         if queue.on_timeout == "move_down":
             _unqueue(state, request)
-            tenant = state.tenant(ticket.business)
-            tenant.active[lane] -= 1
+            leave(state, request)
             request.lane = lane + 1
-            tenant.active[request.lane] += 1
+            join(state, request)
             enqueue(state, request)
             continue
         end(state, request)

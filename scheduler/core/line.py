@@ -1,10 +1,10 @@
 """One line of waiting requests: those of one lane, level and model.
 
 Each business has a heap of its requests by key, and the line a heap of businesses by
-service counter. Counters only rise, so an entry that has fallen behind is put right when it
-comes up. A business at its own limit is *parked*: out of the heap, so that it costs nothing
-and hides nobody, until it may run again. Removal is lazy: an ended request is dropped when
-it comes up, or when dead entries prevail.
+service counter. An entry whose counter has risen since is put right when it comes up; one
+whose counter has fallen is listed anew. A business at its own limit is *parked*: out of the
+heap, so that it costs nothing and hides nobody, until it may run again. Removal is lazy: an
+ended request is dropped when it comes up, or when dead entries prevail.
 """
 
 from collections.abc import Mapping
@@ -22,12 +22,13 @@ Rank = tuple[float, int, int]
 @dataclass(slots=True, eq=False)
 class Line:
     """Each business with a heap is either parked or *listed*: of its entries in ``heads``
-    the one whose request sequence stands in ``listed`` counts."""
+    the one in ``listed`` counts. A line without a ``lane`` is for the starvation guard: the
+    longest wait goes first there, whoever's it is."""
 
-    lane: int
+    lane: int | None
     heaps: dict[str, list[Entry]] = field(default_factory=dict)
     heads: list[Head] = field(default_factory=list)
-    listed: dict[str, int] = field(default_factory=dict)
+    listed: dict[str, Head] = field(default_factory=dict)
     parked: set[str] = field(default_factory=set)
     live: int = 0
     held: int = 0
@@ -36,7 +37,7 @@ class Line:
         """Add a waiting request; ``served`` is its business's counter."""
         business = request.ticket.business
         heap = self.heaps.setdefault(business, [])
-        entry = (request.key, request.sequence, request)
+        entry = (self._rank(request), request.sequence, request)
         heappush(heap, entry)
         self.live += 1
         self.held += 1
@@ -55,25 +56,27 @@ class Line:
 
     def peek(self, tenants: Mapping[str, Tenant]) -> tuple[Rank, Request] | None:
         """The request of the least served business that may run, with its rank among lines."""
-        heads, lane = self.heads, self.lane
+        heads, listed, lane = self.heads, self.listed, self.lane
         while heads:
-            served, key, sequence, business = heads[0]
-            if self.listed.get(business) != sequence:
+            head = heads[0]
+            served, key, sequence, business = head
+            if listed.get(business) is not head:
                 heappop(heads)
                 continue
             entry = self._head(business)
             tenant = tenants[business]
-            if entry is not None and entry[1] == sequence and served == tenant.served[lane]:
+            now = 0.0 if lane is None else tenant.served[lane]
+            if entry is not None and entry[1] == sequence and entry[0] == key and served == now:
                 if tenant.may_run:
                     return (served, key, sequence), entry[2]
                 heappop(heads)
-                del self.listed[business]
+                del listed[business]
                 self.parked.add(business)
                 continue
             heappop(heads)
-            del self.listed[business]
+            del listed[business]
             if entry is not None:
-                self._list(business, entry, tenant.served[lane])
+                self._list(business, entry, now)
         return None
 
     def unpark(self, business: str, served: float) -> None:
@@ -83,14 +86,33 @@ class Line:
         if entry is not None:
             self._list(business, entry, served)
 
+    def relist(self, business: str, served: float) -> None:
+        """The business's counter has fallen."""
+        if business in self.listed:
+            entry = self._head(business)
+            if entry is None:
+                del self.listed[business]
+            else:
+                self._list(business, entry, served)
+
+    def _rank(self, request: Request) -> int:
+        return request.since if self.lane is None else request.key
+
     def _list(self, business: str, entry: Entry, served: float) -> None:
-        self.listed[business] = entry[1]
-        heappush(self.heads, (served, entry[0], entry[1], business))
+        head = self.listed[business] = (served, entry[0], entry[1], business)
+        heappush(self.heads, head)
+        if len(self.heads) > 64 and len(self.heads) > 4 * len(self.listed):
+            self.heads[:] = self.listed.values()
+            heapify(self.heads)
+
+    def _waits(self, entry: Entry) -> bool:
+        """Whether the entry is its request's present one: it may have run meanwhile."""
+        return entry[2].phase is Phase.QUEUED and entry[0] == self._rank(entry[2])
 
     def _head(self, business: str) -> Entry | None:
         heap = self.heaps[business]
         while heap:
-            if heap[0][2].phase is Phase.QUEUED:
+            if self._waits(heap[0]):
                 return heap[0]
             heappop(heap)
             self.held -= 1
@@ -99,7 +121,7 @@ class Line:
 
     def _sweep(self) -> None:
         for business, heap in list(self.heaps.items()):
-            heap[:] = [entry for entry in heap if entry[2].phase is Phase.QUEUED]
+            heap[:] = [entry for entry in heap if self._waits(entry)]
             heapify(heap)
             if not heap:
                 del self.heaps[business]

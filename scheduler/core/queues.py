@@ -75,17 +75,23 @@ class Queues:
             line.clear()
             line.extend(live)
 
+    def fell(self, business: str, lane: int, served: float) -> None:
+        """The business's counter in the lane has fallen: it may come before others now."""
+        for models in self.lanes[lane].values():
+            for line in models.values():
+                line.relist(business, served)
+
     def unpark(self, business: str, tenant: Tenant) -> bool:
         """Let the business's requests be seen again; True if any had been hidden."""
         parked = [
-            line
-            for levels in self.lanes
+            (lane, line)
+            for lane, levels in enumerate(self.lanes)
             for models in levels.values()
             for line in models.values()
             if business in line.parked
         ]
-        for line in parked:
-            line.unpark(business, tenant.served[line.lane])
+        for lane, line in parked:
+            line.unpark(business, tenant.served[lane])
         return bool(parked) or any(r.ticket.business == business for r in self.retries)
 
     def first(

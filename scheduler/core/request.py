@@ -23,7 +23,8 @@ class Request:
     on, even if that has been replaced, ``last`` the name of the one it ran on before.
     ``since`` is when its present wait began (ns): its arrival, or when it lost its slot.
     ``seen`` are the output tokens its caller has seen of this attempt, ``produced`` those of
-    earlier attempts that it goes on from. ``estimate`` is the slot time (ns) charged."""
+    earlier attempts that it goes on from. ``estimate`` is the slot time (ns) expected of the
+    attempt, ``charged`` what its business was charged for it."""
 
     ticket: Ticket
     sequence: int
@@ -37,6 +38,7 @@ class Request:
     since: int = 0
     dispatched: int = 0
     estimate: int = 0
+    charged: float = 0.0
     kv: int = 0
     seen: int = 0
     produced: int = 0

@@ -6,6 +6,7 @@ queue; the property tests hold them against a recount.
 
 from dataclasses import dataclass, field
 
+from .counters import Active
 from .estimates import Estimates
 from .layout import Layout
 from .policy import Policy
@@ -25,8 +26,9 @@ SEED_BITS = (1 << 64) - 1
 class State:
     """``now`` (ns) never goes back. ``service`` is the mean time a slot was held (ns).
     ``wake`` is the time asked for last. ``blocked`` names replicas kept free for a request
-    at the head of the queue that needs more KV cache than is free there. ``virtual`` is each
-    lane's service counter, ``passes`` how far each lane has come in mode weighted."""
+    at the head of the queue that needs more KV cache than is free there. ``virtual`` is the
+    largest counter of a business that has left the lane, ``active`` has those that have not,
+    and ``passes`` says how far each lane has come in mode weighted."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
@@ -52,6 +54,9 @@ class State:
     lane_queued: list[int] = field(default_factory=lambda: [0, 0, 0])
     lane_running: list[int] = field(default_factory=lambda: [0, 0, 0])
     virtual: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    active: tuple[Active, Active, Active] = field(
+        default_factory=lambda: (Active(0), Active(1), Active(2))
+    )
     passes: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     shares: list[float] = field(default_factory=lambda: [1.0, 1.0, 1.0])
     expiries: list[tuple[int, int, Request]] = field(default_factory=list)

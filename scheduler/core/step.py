@@ -18,6 +18,7 @@ from .dispatch import (
     expire,
     fill,
     fill_all,
+    join,
     next_wake,
     occupy,
     release,
@@ -78,13 +79,13 @@ def _adopted(state: State, event: events.Adopted, out: list[Decision]) -> None:
     replica = state.replicas.get(event.replica) if event.replica is not None else None
     if event.replica is None:
         state.requests[ticket.id] = request
-        state.tenant(ticket.business).active[request.lane] += 1
+        join(state, request)
         enqueue(state, request)
         fill_all(state, out)
     elif replica is not None and replica.generation == event.generation:
         # What runs on a replica that has left runs on, but takes no slot of any we know.
         state.requests[ticket.id] = request
-        state.tenant(ticket.business).active[request.lane] += 1
+        join(state, request)
         occupy(state, request, replica)
 
 

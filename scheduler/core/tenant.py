@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 class Tenant:
     """Limits in requests (None: unlimited, 0: blocked) and how many run and wait now.
 
-    ``served`` is a virtual counter per lane: slot time (ns) over ``weight``, charged at
-    dispatch by estimate. It never falls: what was charged too much is kept as ``credit``
-    and taken off later charges. ``active`` requests per lane run or wait; ``turns`` says
-    when each of its models was dispatched last, for they take turns.
+    ``used`` is a virtual counter per lane: slot time (ns) over ``weight`` of attempts that
+    have ended. ``served`` has what runs now besides, by estimate: who has least goes first.
+    ``active`` requests per lane run or wait; ``turns`` says when each of its models was
+    dispatched last, for they take turns.
     """
 
     running_limit: int | None = None
@@ -19,8 +19,8 @@ class Tenant:
     weight: float = 1.0
     running: int = 0
     queued: int = 0
+    used: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     served: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    credit: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     active: list[int] = field(default_factory=lambda: [0, 0, 0])
     turns: dict[str, int] = field(default_factory=dict)
 
@@ -34,15 +34,14 @@ class Tenant:
         """Whether one more may wait beside those that do."""
         return self.queued_limit is None or self.queued < self.queued_limit
 
-    def charge(self, lane: int, slot_time: float) -> None:
-        """Count slot time (ns) against the lane's counter."""
-        due = slot_time / self.weight - self.credit[lane]
-        self.credit[lane] = max(0.0, -due)
-        self.served[lane] += max(0.0, due)
+    def charge(self, lane: int, slot_time: float) -> float:
+        """Count slot time (ns) that is expected; returns what was charged."""
+        due = slot_time / self.weight
+        self.served[lane] += due
+        return due
 
-    def settle(self, lane: int, estimate: float, actual: float) -> None:
-        """Put right what ``charge`` took by estimate."""
-        if actual > estimate:
-            self.charge(lane, actual - estimate)
-        else:
-            self.credit[lane] += (estimate - actual) / self.weight
+    def settle(self, lane: int, charged: float, slot_time: float) -> None:
+        """Count what it really was instead."""
+        due = slot_time / self.weight
+        self.used[lane] += due
+        self.served[lane] += due - charged
