@@ -1,7 +1,27 @@
 """People."""
 
-from django.contrib.auth.models import AbstractUser
+from typing import Any, ClassVar
+
+from django.contrib.auth.models import AbstractUser, UserManager
 from django.db import models
+
+
+class PeopleManager(UserManager["User"]):
+    """Makes people; ``manage.py createsuperuser`` makes administrators."""
+
+    # Migrations are history, and must not follow what this class becomes.
+    use_in_migrations = False
+
+    def create_superuser(
+        self,
+        username: str,
+        email: str | None = None,
+        password: str | None = None,
+        **extra_fields: Any,
+    ) -> "User":
+        """Django's own, with the role that belongs to those rights."""
+        extra_fields.setdefault("role", User.Role.ADMIN)
+        return super().create_superuser(username, email, password, **extra_fields)
 
 
 class User(AbstractUser):
@@ -20,6 +40,8 @@ class User(AbstractUser):
         ADMIN = "admin"
 
     role = models.CharField(max_length=8, choices=Role.choices, default=Role.OWNER)
+
+    objects: ClassVar[PeopleManager] = PeopleManager()
 
 
 class SignInAttempt(models.Model):

@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable
 
 import pytest
+from django.core.management import call_command
 from django.test import Client
 
+from console.models import User
 from metering.models import ApiKey, AuditEntry
 from metering.services.keys import create_key
 
@@ -117,6 +119,14 @@ def test_a_colleague_looks_and_is_offered_nothing_more(people: People, signed_in
     assert "app" in page
     for word in ("Create key", "Rotate", "Revoke"):
         assert word not in page
+
+
+def test_createsuperuser_makes_an_administrator(client: Client, db: None) -> None:
+    call_command("createsuperuser", "--no-input", "--username", "first", "--email", "")
+    first = User.objects.get()
+    assert first.role == User.Role.ADMIN
+    client.force_login(first)
+    assert client.get("/").headers["Location"] == "/admin/"
 
 
 def test_the_admin_turns_away_those_who_may_not_enter(signed_in: Browser) -> None:
