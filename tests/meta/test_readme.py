@@ -52,7 +52,7 @@ def test_make_targets_exist() -> None:
     shown = set(re.findall(r"`(?:[A-Z]+=\S+ )*make ([a-z-]+)", README))
     assert shown
     assert shown <= targets
-    assert {"up", "test", "check", "bench"} <= shown
+    assert {"up", "test", "check", "bench", "simulate"} <= shown
 
 
 def test_commands_exist() -> None:
