@@ -63,6 +63,11 @@ def group_name(replica: Replica, estimates: Estimates) -> str:
     return f"{facts.pool}|{models}|{facts.slots}|{facts.gpus}|{facts.levels}|{speed}"
 
 
+def _kind(group: str) -> str:
+    """A group's cards, whatever pool they are in."""
+    return group.partition("|")[2]
+
+
 def lay_out(
     replicas: Mapping[str, Replica],
     estimates: Estimates,
@@ -134,6 +139,12 @@ def _sort(
             outside.append((score, name))
     if not inside:
         inside, outside = outside, []
+    if lane < 2:
+        # The same cards in another pool are dearer only by lower lanes, which give way.
+        kinds = {_kind(name) for _, name in inside}
+        outside = [entry for entry in outside if _kind(entry[1]) not in kinds]
+        known = {name for _, name in inside}
+        inside += [(2.0, name) for name in services if name not in known and _kind(name) in kinds]
     layout.sets[flow] = tuple(tuple(groups[name]) for _, name in sorted(inside))
     layout.spills[flow] = tuple(tuple(groups[name]) for _, name in sorted(outside))
     layout.slots[flow] = sum(r.facts.slots for tier in layout.sets[flow] for r in tier)
