@@ -6,6 +6,10 @@ from functools import lru_cache
 
 import pytest
 
+from tests.support.engines import EngineProcess, emulator_process
+
+from .engines import Served, served
+
 
 @pytest.fixture(scope="session", autouse=True)
 def one_tls_context() -> Iterator[None]:
@@ -14,3 +18,29 @@ def one_tls_context() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ssl, "create_default_context", lru_cache(ssl.create_default_context))
         yield
+
+
+@pytest.fixture(scope="session")
+def two_slot_emulator() -> Iterator[EngineProcess]:
+    """An emulated card of two slots, one for the session."""
+    with emulator_process("--slots", "2") as server:
+        yield server
+
+
+@pytest.fixture
+def emulator(two_slot_emulator: EngineProcess) -> Served:
+    """The emulator as a replica of two slots."""
+    return served(two_slot_emulator, "vllm", 2)
+
+
+@pytest.fixture
+def llama(llama_server: EngineProcess) -> Served:
+    """The real llama.cpp server as a replica of two slots."""
+    return served(llama_server, "llamacpp", 2)
+
+
+@pytest.fixture(params=["emulator", pytest.param("llama", marks=pytest.mark.llama)])
+def engine_server(request: pytest.FixtureRequest) -> Served:
+    """One after the other: the emulator and a real engine."""
+    found: Served = request.getfixturevalue(request.param)
+    return found
