@@ -27,7 +27,8 @@ _WORD_IDS = {word: _FIRST_WORD + index for index, word in enumerate(words())}
 _WORD_BYTES = {index: word.encode() for word, index in _WORD_IDS.items()}
 _PIECES = re.compile(
     rf"(?P<marker>{re.escape(MARKER)})"
-    r"|(?P<ascii> ?[A-Za-z]+| ?[0-9]{1,3}|[!-/:-@\[-`{-~]{1,4}|[\x00-\x20\x7f]{1,4})"
+    # Not NUL: a packed token would not remember how many of them it begins with.
+    r"|(?P<ascii> ?[A-Za-z]+| ?[0-9]{1,3}|[!-/:-@\[-`{-~]{1,4}|[\x01-\x20\x7f]{1,4})"
     r"|(?P<chinese>[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef])"
     r"|(?P<other>.)",
     re.DOTALL,

@@ -3,7 +3,7 @@
 import random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from scheduler.emulator.answers import (
@@ -24,6 +24,7 @@ PROMPTS = [
 
 
 @given(st.text())
+@example("\x00 ")
 def test_tokens_hold_any_text(text: str) -> None:
     assert detokenize(tokenize(text)) == text
 
