@@ -56,8 +56,8 @@ class Reach:
     names: list[str]
 
 
-def reach_of(request: HttpRequest) -> Reach | None:
-    """The business that the session has chosen, else the first; None for a member of none."""
+def reach_of(request: HttpRequest, name: str = "") -> Reach | None:
+    """The business of that name or the session's choice, else the first; None without any."""
     memberships = list(
         Membership.objects.filter(user=signed_in(request))
         .select_related("business")
@@ -65,7 +65,7 @@ def reach_of(request: HttpRequest) -> Reach | None:
     )
     if not memberships:
         return None
-    preferred = request.session.get(BUSINESS_SESSION_KEY)
+    preferred = name or request.session.get(BUSINESS_SESSION_KEY)
     chosen = next((m for m in memberships if m.business.name == preferred), memberships[0])
     return Reach(
         business=chosen.business,

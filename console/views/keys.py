@@ -117,7 +117,9 @@ def _create(request: HttpRequest) -> HttpResponse:
             form.add_error(None, str(refusal))
         else:
             return _show_once(request, made, secret)
-    return _show_list(request, Reach(business, True, [business.name]), form, status=422)
+    reach = reach_of(request, business.name)
+    assert reach is not None, "somebody who may change a business is a member of it"
+    return _show_list(request, reach, form, status=422)
 
 
 def _show_list(

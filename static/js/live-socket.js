@@ -5,7 +5,7 @@ const SILENT_MS = 5_000; // without a message for so long, the numbers are old
 const DEAD_MS = 12_000; // and after so long the connection is given up: a sleeping laptop's is
 const FIRST_RETRY_MS = 500;
 const LAST_RETRY_MS = 10_000;
-const OVER = new Set([4401, 4403]);
+const SESSION_OVER = 4401;
 
 // `onState(state)` after each message; `onStatus(status)` with connecting, live, silent,
 // cut or over, each time it changes.
@@ -60,7 +60,7 @@ export class LiveSocket {
 
   lost(code) {
     this.socket = null;
-    if (OVER.has(code)) {
+    if (code === SESSION_OVER) {
       this.setStatus("over");
       return;
     }

@@ -58,3 +58,12 @@ def test_a_form_from_an_old_window_changes_the_business_it_showed(
     assert response.status_code == 200
     assert people.alpha.keys.count() == 1
     assert people.beta.keys.count() == 0
+
+
+def test_a_form_with_a_mistake_comes_back_for_the_same_business(browser: Client) -> None:
+    browser.post("/accounts/business/", {"business": "beta"})
+    response = browser.post("/keys/", {"business": "alpha", "name": "", "days": 0})
+    assert response.status_code == 422
+    assert response.context["reach"].business.name == "alpha"
+    assert response.context["reach"].names == ["alpha", "beta"]
+    assert b'name="business" value="alpha"' in response.content

@@ -157,6 +157,18 @@ async def test_members_get_their_own_business_whatever_they_ask_for(
     await communicator.disconnect()
 
 
+async def test_a_member_of_two_gets_the_one_they_chose(
+    people: People, socket: Connect, layer: InMemoryChannelLayer
+) -> None:
+    await Membership.objects.acreate(user=people.owner, business=people.beta, role="member")
+    await publish(layer, FrameSource())
+    for chosen in ("alpha", "beta"):
+        communicator = socket(headers(await a_session(people, "owner", business=chosen)))
+        assert (await communicator.connect(timeout=10))[0]
+        assert (await receive(communicator))["now"]["business"] == chosen
+        await communicator.disconnect()
+
+
 async def test_a_page_that_asks_gets_a_fresh_snapshot(
     people: People, socket: Connect, layer: InMemoryChannelLayer
 ) -> None:

@@ -13,7 +13,8 @@ ASGI_APPLICATION = "console.config.asgi.application"
 ALLOWED_HOSTS = ENV.names("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]"))
 
 LANGUAGE_CODE = "en"
-LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+# Only what is translated in full: a page half in one language is worse than one in the other.
+LANGUAGES = [("en", "English")]
 LOCALE_PATHS = [BASE_DIR / "console" / "locale"]
 USE_I18N = True
 USE_TZ = True
