@@ -61,12 +61,12 @@ def _first(state: State, replica: Replica, lane: int, models: tuple[str, ...]) -
 
 
 def _by_arrival(state: State, replica: Replica) -> tuple[Request, str] | None:
-    """Mode fifo: whoever came first."""
+    """Mode fifo: whoever came first, whatever pool the replica is in."""
     models = tuple(replica.facts.models)
     heads = [
         head
         for lane in LANES
-        if lane in replica.pool.lanes and (head := _first(state, replica, lane, models)) is not None
+        if lane in replica.lanes and (head := _first(state, replica, lane, models)) is not None
     ]
     if not heads:
         return None
@@ -75,7 +75,7 @@ def _by_arrival(state: State, replica: Replica) -> tuple[Request, str] | None:
 
 def _overdue(state: State, replica: Replica, pool: PoolUse) -> Request | None:
     """The starvation guard: the oldest overdue request that may run here."""
-    if not state.lane_queued[2] or 2 not in replica.pool.lanes:
+    if not state.lane_queued[2] or 2 not in replica.lanes:
         return None
     if not pool.promotable(state.policy.starvation.pool_share):
         return None
@@ -110,7 +110,7 @@ def _order(state: State, pool: PoolUse) -> tuple[int, ...] | list[int]:
 
 def _admits(state: State, replica: Replica, pool: PoolUse, lane: int) -> bool:
     """Whether pool and lane limits let one more of the lane run here."""
-    if lane not in replica.pool.lanes or not state.lane_queued[lane]:
+    if lane not in replica.lanes or not state.lane_queued[lane]:
         return False
     return allowed(state, pool, lane)
 

@@ -85,7 +85,7 @@ def lay_out(
     for name, members in groups.items():
         for model in members[0].facts.models:
             service = _service(members, model, estimates)
-            for lane in members[0].pool.lanes:
+            for lane in members[0].lanes:
                 options.setdefault((model, lane), {})[name] = service
     slots = {name: sum(r.facts.slots for r in members) for name, members in groups.items()}
     kept = {name: price for name, price in prices.items() if name in groups}
@@ -158,7 +158,7 @@ def _turn_around(layout: Layout, replicas: Mapping[str, Replica]) -> None:
     for flow, tiers in layout.spills.items():
         _note(found[1], flow, tiers)
     for name, replica in replicas.items():
-        for lane in replica.pool.lanes:
+        for lane in replica.lanes:
             for model in replica.facts.models:
                 near = [table.get(name, ([], [], []))[lane] for table in found[:2]]
                 if model not in near[0] and model not in near[1]:

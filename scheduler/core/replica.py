@@ -18,7 +18,8 @@ STALE = 10_000_000_000
 class Replica:
     """``running`` requests and ``kv_used`` tokens are counted from the moment of dispatch,
     never read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the
-    engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here."""
+    engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here,
+    ``lanes`` those let in: the pool's, or all in mode fifo. Layouts bring it up to date."""
 
     facts: ReplicaFacts
     pool: PoolFacts
@@ -32,12 +33,13 @@ class Replica:
     memory: float | None = None
     queue: int | None = None
     measured: int = 0
+    lanes: frozenset[int] = frozenset()
     holds: "dict[str, Request]" = field(default_factory=dict)
 
     def takes(self, model: str, lane: int, level: int) -> bool:
-        """Whether it holds the model and its pool and bounds let this lane and level in."""
+        """Whether it holds the model and its lanes and bounds let this lane and level in."""
         least, most = self.facts.levels
-        return model in self.facts.models and lane in self.pool.lanes and least <= level <= most
+        return model in self.facts.models and lane in self.lanes and least <= level <= most
 
     def serving(self) -> bool:
         """Whether it takes new work at all."""
