@@ -80,19 +80,7 @@ def _overdue(state: State, replica: Replica, pool: PoolUse) -> Request | None:
     if not pool.promotable(state.policy.starvation.pool_share):
         return None
     before = state.now - state.policy.queues.P2.max_wait_ms * MS
-    oldest: Request | None = None
-    for model in replica.facts.models:
-        head = state.queues.overdue(model, before)
-        if head is None or (oldest is not None and head.since >= oldest.since):
-            continue
-        least, most = replica.facts.levels
-        if (
-            least <= head.ticket.level <= most
-            and not head.avoids(replica)
-            and state.tenant(head.ticket.business).may_run
-        ):
-            oldest = head
-    return oldest
+    return state.queues.overdue(replica, before, state.tenants)
 
 
 def _order(state: State, pool: PoolUse) -> tuple[int, ...] | list[int]:

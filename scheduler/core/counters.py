@@ -33,6 +33,11 @@ class Active:
         """Its last request is over."""
         del self.entries[business]
 
+    def clear(self) -> None:
+        """Nobody has any."""
+        self.heap.clear()
+        self.entries.clear()
+
     def least(self, tenants: Mapping[str, Tenant]) -> float | None:
         """The smallest counter of them; None when there are none."""
         heap, entries = self.heap, self.entries

@@ -1,13 +1,15 @@
 """Waiting requests: lane, then level and model, then business, then the request's key."""
 
-from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from .line import Line
+from .line import Line, Rank
 from .replica import Replica
-from .request import Phase, Request
+from .request import Request
 from .tenant import Tenant
+
+# Later than any time.
+NEVER = 1 << 63
 
 Levels = dict[int, dict[str, Line]]
 
@@ -20,13 +22,15 @@ def no_levels() -> tuple[Levels, Levels, Levels]:
 @dataclass(slots=True)
 class Queues:
     """All lines, and the few requests that must avoid a replica that failed them. A request
-    stays in the lane it was queued in, whatever the policy becomes. ``oldest`` has the
-    lowest lane's requests by model in order of arrival, for the starvation guard."""
+    stays in the lane it was queued in, whatever the policy becomes. ``waits`` has the lowest
+    lane's requests by model and level in order of their wait, for the starvation guard;
+    nobody there who may run has waited since before ``oldest`` (ns)."""
 
     lanes: tuple[Levels, Levels, Levels] = field(default_factory=no_levels)
     waiting: dict[tuple[str, int], int] = field(default_factory=dict)
     retries: list[Request] = field(default_factory=list)
-    oldest: dict[str, deque[tuple[int, Request]]] = field(default_factory=dict)
+    waits: dict[tuple[str, int], Line] = field(default_factory=dict)
+    oldest: int = NEVER
 
     def push(self, request: Request, served: float) -> None:
         """Queue a request; one that failed somewhere goes among the retries."""
@@ -34,10 +38,16 @@ class Queues:
         flow = (ticket.model, lane)
         self.waiting[flow] = self.waiting.get(flow, 0) + 1
         if lane == 2:
-            self._remember(request)
+            self.oldest = min(self.oldest, request.since)
         if request.tried:
             self.retries.append(request)
             return
+        if lane == 2:
+            kind = (ticket.model, ticket.level)
+            found = self.waits.get(kind)
+            if found is None:
+                found = self.waits[kind] = Line(None)
+            found.push(request, 0.0)
         models = self.lanes[lane].setdefault(ticket.level, {})
         line = models.get(ticket.model)
         if line is None:
@@ -54,6 +64,11 @@ class Queues:
         if request.tried:
             self.retries.remove(request)
             return
+        if lane == 2:
+            found = self.waits[ticket.model, ticket.level]
+            found.drop(request)
+            if not found.live:
+                del self.waits[ticket.model, ticket.level]
         levels = self.lanes[lane]
         line = levels[ticket.level][ticket.model]
         line.drop(request)
@@ -61,19 +76,6 @@ class Queues:
             del levels[ticket.level][ticket.model]
             if not levels[ticket.level]:
                 del levels[ticket.level]
-
-    def _remember(self, request: Request) -> None:
-        line = self.oldest.setdefault(request.ticket.model, deque())
-        line.append((request.since, request))
-        if len(line) > 1 and request.since < line[-2][0]:
-            # Only what moves down from another lane comes out of turn.
-            ordered = sorted(line, key=lambda entry: entry[0])
-            line.clear()
-            line.extend(ordered)
-        if len(line) > 64 and len(line) > 2 * self.waiting[request.ticket.model, 2]:
-            live = [entry for entry in line if _waits_since(*entry)]
-            line.clear()
-            line.extend(live)
 
     def fell(self, business: str, lane: int, served: float) -> None:
         """The business's counter in the lane has fallen: it may come before others now."""
@@ -92,7 +94,12 @@ class Queues:
         ]
         for lane, line in parked:
             line.unpark(business, tenant.served[lane])
-        return bool(parked) or any(r.ticket.business == business for r in self.retries)
+        guarded = [line for line in self.waits.values() if business in line.parked]
+        for line in guarded:
+            line.unpark(business, 0.0)
+            # What it hid may be older than what is seen.
+            self.oldest = 0
+        return bool(parked or guarded) or any(r.ticket.business == business for r in self.retries)
 
     def first(
         self,
@@ -107,8 +114,7 @@ class Queues:
         ``by_level`` serves a level before the next; otherwise the least served business and
         then the key decide.
         """
-        best: Request | None = None
-        best_rank: tuple[float, int, int, int] = (0.0, 0, 0, 0)
+        found: list[tuple[Rank, Request]] = []
         least, most = replica.facts.levels
         levels = self.lanes[lane]
         for level in sorted(levels) if len(levels) > 1 else levels:
@@ -117,16 +123,12 @@ class Queues:
             lines = levels[level]
             for model in models:
                 line = lines.get(model)
-                found = line.peek(tenants) if line is not None else None
-                if found is None:
-                    continue
-                (served, key, sequence), request = found
-                turn = tenants[request.ticket.business].turns.get(model, 0)
-                rank = (served, turn, key, sequence)
-                if best is None or rank < best_rank:
-                    best_rank, best = rank, request
-            if by_level and best is not None:
+                head = line.peek(tenants) if line is not None else None
+                if head is not None:
+                    found.append(head)
+            if by_level and found:
                 break
+        best = _in_turn(found, tenants) if found else None
         if self.retries:
             return self._retry(replica, lane, models, by_level, tenants, best)
         return best
@@ -155,18 +157,50 @@ class Queues:
                 return request
         return best
 
-    def overdue(self, model: str, before: int) -> Request | None:
-        """The model's longest waiting request of the lowest lane, if it waits since ``before``."""
-        line = self.oldest.get(model)
-        while line:
-            since, head = line[0]
-            if _waits_since(since, head):
-                return head if since <= before else None
-            line.popleft()
-        self.oldest.pop(model, None)
-        return None
+    def overdue(
+        self, replica: Replica, before: int, tenants: Mapping[str, Tenant]
+    ) -> Request | None:
+        """Of the lowest lane's requests that the replica may take the one that waits longest,
+        if it waits since ``before`` (ns) or longer."""
+        if before < self.oldest:
+            return None
+        oldest = NEVER
+        best: tuple[Rank, Request] | None = None
+        for head in self._longest(tenants):
+            request = head[1]
+            oldest = min(oldest, request.since)
+            if (
+                request.since <= before
+                and (best is None or head[0] < best[0])
+                and replica.takes(request.ticket.model, 2, request.ticket.level)
+                and not request.avoids(replica)
+            ):
+                best = head
+        self.oldest = oldest
+        return best[1] if best is not None else None
+
+    def next_overdue(self, after: int, tenants: Mapping[str, Tenant]) -> int:
+        """The first moment (ns) later than ``after`` since when a request waits that comes
+        first of its kind; 0 if there is none."""
+        found = [head[1].since for head in self._longest(tenants) if head[1].since > after]
+        return min(found, default=0)
+
+    def _longest(self, tenants: Mapping[str, Tenant]) -> list[tuple[Rank, Request]]:
+        """Of each kind the request of the lowest lane that may run and waits longest."""
+        heads = [head for line in self.waits.values() if (head := line.peek(tenants)) is not None]
+        heads += [
+            ((0.0, request.since, request.sequence), request)
+            for request in self.retries
+            if request.lane == 2 and tenants[request.ticket.business].may_run
+        ]
+        return heads
 
 
-def _waits_since(since: int, request: Request) -> bool:
-    """Whether the request still waits as it did then; it may have run meanwhile."""
-    return request.phase is Phase.QUEUED and request.lane == 2 and request.since == since
+def _in_turn(found: list[tuple[Rank, Request]], tenants: Mapping[str, Tenant]) -> Request:
+    """Of the heads of several lines the least served business's, whose models take turns."""
+    best = min(found)[1] if len(found) > 1 else found[0][1]
+    turns = tenants[best.ticket.business].turns
+    mine = [head for head in found if head[1].ticket.business == best.ticket.business]
+    if len(mine) > 1:
+        best = min(mine, key=lambda head: (turns.get(head[1].ticket.model, 0), head[0]))[1]
+    return best

@@ -12,24 +12,15 @@ from . import events
 from .decisions import Decision, Reason, Reject, Trip
 from .decisions import WakeAt as Wake
 from .demand import note_arrival, renew_layout
-from .dispatch import (
-    end,
-    enqueue,
-    expire,
-    fill,
-    fill_all,
-    join,
-    next_wake,
-    occupy,
-    release,
-    start_or_queue,
-)
+from .dispatch import fill, fill_all, occupy, release, start_or_queue
 from .placement import served
 from .pool import PoolUse
 from .preempt import consider
 from .replica import Replica
 from .request import Phase, Request
+from .shares import forget_shares, join
 from .state import State
+from .waiting import end, enqueue, enqueue_ahead, expire, line_up, next_wake
 
 MS = 1_000_000
 # An attempt that failed may be made elsewhere, but not without end.
@@ -127,7 +118,7 @@ def _yielded(state: State, event: events.Yielded, out: list[Decision]) -> None:
         state.stopping += (took - state.stopping) // 8
     request.produced = max(request.produced, event.produced)
     replica = release(state, request, lost=not event.produced)
-    enqueue(state, request)
+    enqueue_ahead(state, request)
     _freed(state, replica, request.ticket.business, out)
     # Its replica may have been replaced meanwhile: then a slot elsewhere may be free for it.
     fill_all(state, out)
@@ -174,6 +165,7 @@ def _freed(state: State, replica: Replica, business: str, out: list[Decision]) -
     """A slot and a place in a business's running limit came free."""
     tenant = state.tenant(business)
     if tenant.running_limit is not None and state.queues.unpark(business, tenant):
+        state.overdue_at = 0
         fill_all(state, out)
     elif state.replicas.get(replica.facts.name) is replica:
         fill(state, replica, out)
@@ -231,20 +223,23 @@ def _measured(state: State, event: events.Measured, out: list[Decision]) -> None
 
 
 def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decision]) -> None:
-    """Waiting requests are queued anew, so that new order and time limits hold for them too;
-    their arrival keeps them in place."""
+    """Waiting requests are lined up anew, for lanes may have other time limits. Their keys
+    stay: a new order holds for later arrivals. Only to mode fifo and back all are sorted
+    again, and shares count from nothing, for that mode knows neither."""
+    sort = (state.policy.mode == "fifo") != (event.policy.mode == "fifo")
     state.policy = event.policy
     waiting = [r for r in state.requests.values() if r.phase is Phase.QUEUED]
     state.queues = type(state.queues)()
     state.expiries.clear()
     state.overdue_at = 0
     state.lane_queued[:] = [0, 0, 0]
+    if sort:
+        forget_shares(state)
     for request in sorted(waiting, key=lambda r: (r.ticket.arrived, r.sequence)):
-        tenant = state.tenant(request.ticket.business)
-        tenant.queued -= 1
-        if event.policy.mode == "fifo":
-            tenant.served[request.lane] = 0.0
-        enqueue(state, request)
+        state.tenant(request.ticket.business).queued -= 1
+        if sort:
+            request.key = 0
+        line_up(state, request)
     renew_layout(state)
     fill_all(state, out)
 
@@ -257,6 +252,7 @@ def _quota_changed(state: State, event: events.QuotaChanged, out: list[Decision]
     tenant.suspended = facts.suspended if facts is not None else False
     tenant.weight = facts.weight if facts is not None else 1.0
     state.queues.unpark(event.business, tenant)
+    state.overdue_at = 0
     fill_all(state, out)
     if facts is None and not any(tenant.active):
         del state.tenants[event.business]
