@@ -13,10 +13,8 @@ START = (
     b'{"id":"cmpl-5d2f8a3c91e64b07","object":"text_completion","created":1760000000,'
     b'"model":"org/Model-7B","choices":['
 )
-TOKEN = (
-    START
-    + b'{"index":0,"text":" report","logprobs":null,"finish_reason":null,"stop_reason":null}]}'
-)
+# Different words in a row: some gateways take a repeated one for a fault.
+WORDS = (b"The", b" report", b" shows", b" no", b" sign", b" of", b" it", b";", b" look", b" again")
 LAST = (
     START + b'{"index":0,"text":"","logprobs":null,"finish_reason":"length","stop_reason":null}]}'
 )
@@ -29,7 +27,13 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
-EVENT = chunk(TOKEN)
+def token(word: bytes) -> bytes:
+    """The event of one token."""
+    choice = b'{"index":0,"text":"%b","logprobs":null,"finish_reason":null,"stop_reason":null}]}'
+    return chunk(START + choice % word)
+
+
+TOKENS = [token(word) for word in WORDS]
 TAIL = chunk(LAST) + chunk(USAGE) + chunk(b"[DONE]") + b"0\r\n\r\n"
 
 
@@ -73,7 +77,7 @@ class Stream(asyncio.Protocol):
             self._transport.write(TAIL)
             return
         self._left -= 1
-        self._transport.write(EVENT)
+        self._transport.write(TOKENS[self._left % len(TOKENS)])
         self._due += EVERY_S
         self._timer = self._loop.call_at(self._due, self._next)
 

@@ -14,7 +14,7 @@ from .upstream import Upstream
 from .wrk import run, write_script
 
 CONNECTIONS = 32
-WARM_S, RATE_S, LATENCY_S = 2, 4, 3
+WARM_S, RATE_S, LATENCY_S = 5, 5, 3
 LEAST_RATIO = 0.45
 MOST_EVENT_RATIO = 1.4
 

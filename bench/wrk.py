@@ -53,7 +53,8 @@ def write_script(folder: Path, key: str) -> Path:
 
 def run(url: str, script: Path, *, connections: int, seconds: int, core: int) -> Load:
     """Load a server. Raises BenchError if any answer was not a success."""
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(script), url]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--timeout", "30s"]
+    command += ["-s", str(script), url]
     done = subprocess.run(pinned(command, core), capture_output=True, text=True, check=False)
     line = next((text for text in done.stdout.splitlines() if text.startswith("RESULT ")), None)
     if line is None:
