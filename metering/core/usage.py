@@ -10,6 +10,9 @@ class UsageRow:
     ``id`` is the request's UUIDv7 as text. Times are ns since the epoch, 0 where it never
     came to that. ``level`` and ``base_level`` are None where the request was refused before
     it was classified. Tokens are the engine's own figures unless ``estimated``.
+    ``preempted`` counts how often it gave its slot up for another request, and
+    ``recomputed_tokens`` what had to be computed again after that or a failure, as far as
+    it can be known; neither is part of the other figures.
     """
 
     id: str
@@ -38,6 +41,8 @@ class UsageRow:
     estimated: bool = False
     gpu_seconds: float = 0.0
     attempts: int = 0
+    preempted: int = 0
+    recomputed_tokens: int = 0
     replica: str = ""
     bytes_in: int = 0
     bytes_out: int = 0

@@ -54,6 +54,8 @@ class UsageRecord(models.Model):
     estimated = models.BooleanField(default=False)
     gpu_seconds = models.FloatField(default=0)
     attempts = models.PositiveSmallIntegerField(default=0)
+    preempted = models.PositiveSmallIntegerField(default=0)
+    recomputed_tokens = models.PositiveIntegerField(default=0)
     replica = models.CharField(max_length=200, blank=True)
     bytes_in = models.PositiveBigIntegerField(default=0)
     bytes_out = models.PositiveBigIntegerField(default=0)

@@ -47,6 +47,7 @@ def files_appear(folder: Path, number: int) -> None:
 
 def test_a_row_lands_as_it_was(journal: Journal) -> None:
     row = usage_row(stream=True, estimated=True, client_request_id="mine", bytes_out=2**40)
+    row.preempted, row.recomputed_tokens = 2, 4321
     journal.append(row)
     all_landed(journal)
     found = UsageRecord.objects.get()
@@ -57,7 +58,7 @@ def test_a_row_lands_as_it_was(journal: Journal) -> None:
         *("business", "key_prefix", "operation", "status", "http_status", "requested_model"),
         *("served_model", "base_level", "level", "lane", "queue_wait_ms", "prompt_tokens"),
         *("completion_tokens", "gpu_seconds", "attempts", "replica", "stream", "estimated"),
-        *("client_request_id", "bytes_out"),
+        *("client_request_id", "bytes_out", "preempted", "recomputed_tokens"),
     )
     assert {name: getattr(found, name) for name in same} == {
         name: getattr(row, name) for name in same
