@@ -23,7 +23,7 @@ from .core.fleet import FleetSnapshot
 from .core.policy import Policy
 from .core.state import State
 from .core.step import step
-from .core.ticket import Resume, Ticket
+from .core.ticket import Ticket
 from .decision_lines import preempt_line, promote_line
 from .decision_log import Recorder, Why
 from .ports import Clock, DecisionSink
@@ -66,8 +66,9 @@ class Scheduler:
         call.renew()
         self.post(events.Failed(call.ticket.id, call.attempt, fault, produced))
 
-    def yielded(self, call: Call, produced: int) -> None:
-        """The call's attempt has stopped for another request."""
+    def yielded(self, call: Call, produced: int, *, saved: bool = False) -> None:
+        """The call's attempt has stopped for another request. ``saved``: its state is kept."""
+        self._tell(call, saved=saved)
         self._recorder.yielded(call, produced, self._clock.now())
         self._leave(call)
         call.renew()
@@ -185,21 +186,30 @@ class Scheduler:
         call = self.calls.get(decision.request)
         if call is None or call.attempt != decision.attempt:
             return
+        call.stopping = decision
+        self.stats.preempted(call, decision, now)
+        self._recorder.preempted(call, decision, now)
+        call.on_preempt()
+
+    def _tell(self, call: Call, *, saved: bool) -> None:
+        """The line for operators, once it is known what could be saved: what ends by itself
+        before it has stopped was not preempted."""
+        decision, call.stopping = call.stopping, None
+        if decision is None:
+            return
         gaining = self.calls.get(decision.beneficiary)
         lane = 0 if gaining is None else gaining.ticket.lane
+        call.paused_for.append(decision.beneficiary)
         log.info(
             preempt_line(
                 call.ticket.id,
                 call.ticket.lane,
                 decision.beneficiary,
                 lane,
-                saved=call.ticket.resume is Resume.CONTINUE,
+                saved=saved,
                 remain=decision.remain,
             )
         )
-        self.stats.preempted(call, decision, now)
-        self._recorder.preempted(call, decision, now)
-        call.on_preempt()
 
     def _preemption_over(self, replica: str, outcome: str) -> None:
         held = self.state.replicas.get(replica)

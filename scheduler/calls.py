@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from metering.core.gpu import GpuMeter
 
+from .core.decisions import Preempt
 from .core.events import Adopted, Fault
 from .core.fleet import ReplicaFacts
 from .core.ticket import Ticket
@@ -53,8 +54,10 @@ class Call:
         "meter",
         "on_preempt",
         "output",
+        "paused_for",
         "prompt",
         "replica",
+        "stopping",
         "ticket",
         "why",
     )
@@ -71,6 +74,9 @@ class Call:
         # Told when its slot is wanted for a more urgent request; the holder then calls
         # ``yielded`` as soon as it has stopped, or goes on to its end.
         self.on_preempt: Callable[[], None] = _ignore
+        # The preemption under way, and the requests for which there were others.
+        self.stopping: Preempt | None = None
+        self.paused_for: list[str] = []
         self.prompt = self.output = 0
         self._scheduler = scheduler
         self._future: asyncio.Future[Placed | Refusal] = asyncio.Future()
@@ -85,10 +91,10 @@ class Call:
         self._scheduler.failed(self, fault, produced)
         return await self._future
 
-    async def yielded(self, produced: int) -> Placed | Refusal:
-        """The attempt has stopped for another request, ``produced`` output tokens being kept;
-        wait for the next slot or a refusal."""
-        self._scheduler.yielded(self, produced)
+    async def yielded(self, produced: int, *, saved: bool = False) -> Placed | Refusal:
+        """The attempt has stopped for another request, ``produced`` output tokens being kept,
+        and what was computed for them where ``saved``; wait for the next slot or a refusal."""
+        self._scheduler.yielded(self, produced, saved=saved)
         return await self._future
 
     def close(self) -> float:

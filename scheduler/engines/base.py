@@ -43,10 +43,14 @@ class Engine:
     aborts_plain = True
     # A connection may serve another request after a stream.
     reuses_connections = True
-    # It tells token ids when asked with ``return_token_ids``.
-    tells_ids = False
+    # The field that makes it tell, event by event, the ids of tokens or how many they are.
+    tells = ""
     # It may repeat a partial answer before it goes on.
     echoes = True
+    # What it has computed stays in its prefix cache when a request is stopped.
+    keeps_prefix = False
+    # A slot's state can be saved to a file and restored, see ``gateway.slots``.
+    saves_slots = False
 
     def path(self, operation: str) -> str:
         """The path of an operation: chat, text_completion or embeddings."""

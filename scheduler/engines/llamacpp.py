@@ -5,7 +5,8 @@ from .base import Engine, Names
 
 class LlamaCpp(Engine):
     """Plain calls run to their end when the caller has left, so all are made as streams;
-    after a stream it closes the connection although it says keep-alive."""
+    after a stream it closes the connection although it says keep-alive. A partial answer as
+    the last message is continued, measured exact where its slot is the same or restored."""
 
     name = "llamacpp"
     health_path = "/health"
@@ -15,3 +16,5 @@ class LlamaCpp(Engine):
     )
     aborts_plain = False
     reuses_connections = False
+    tells = "timings_per_token"
+    saves_slots = True

@@ -15,8 +15,9 @@ class Vllm(Engine):
         queue=("vllm:num_requests_waiting",),
         memory=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
     )
-    tells_ids = True
+    tells = "return_token_ids"
     echoes = False
+    keeps_prefix = True
 
     def priority(self, level: int) -> int:
         """The level itself: 0 is the most urgent on both sides."""

@@ -27,6 +27,7 @@ from .credentials import CredentialVerifier
 from .errors import GatewayError
 from .exchange import GONE, Exchange
 from .incoming import BodyBudget, Incoming, discard_body, read_headers
+from .slots import Slots
 from .upstream import Upstream
 
 log = logging.getLogger(__name__)
@@ -60,6 +61,7 @@ class Gateway:
     ) -> None:
         self.scheduler = scheduler
         self.upstream = upstream
+        self.slots = Slots(upstream)
         self.usage = usage
         self.limiter = limiter
         self.escalations = escalations
@@ -131,6 +133,7 @@ class Gateway:
                 await self._idle.wait()
         if self._sweeper is not None:
             self._sweeper.cancel()
+        await self.slots.close()
         await self.upstream.close()
 
     def drain(self) -> None:

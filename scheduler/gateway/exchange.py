@@ -19,6 +19,7 @@ from .payload import Payload, parse
 from .ratelimit import Reservation
 from .relay import Attempt, StreamBrokenError, broken_error
 from .reply import Reply
+from .seating import Seating
 from .story import Story
 from .upstream import AttemptFailedError
 from .usage import Usage
@@ -62,6 +63,7 @@ class Exchange:
         self._yielding = False
         self._paused = False
         self.story: Story | None = None
+        self._seating = Seating(gateway.slots, row.id)
         self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._booking = Booking(gateway.bodies)
@@ -87,6 +89,8 @@ class Exchange:
             if self._watcher is not None:
                 self._watcher.cancel()
             self._booking.release()
+            self._seating.leave()
+            self._seating.drop()
             self._account()
             self._unlink()
 
@@ -191,8 +195,11 @@ class Exchange:
             except asyncio.CancelledError:
                 if not self._stopped():
                     raise
-                outcome = await call.yielded(self._pause())
+                saved = await self._save()
+                self._seating.leave()
+                outcome = await call.yielded(self._pause(), saved=saved)
             except AttemptFailedError as failure:
+                self._seating.leave()
                 log.warning(
                     "attempt %d of %s failed: %s", outcome.attempt, self.row.id, failure.detail
                 )
@@ -216,8 +223,9 @@ class Exchange:
         row.served_model = attempt.served
         self.attempt = attempt
         self._usage = attempt.usage
-        operation, body = attempt.call(level)
         attempt.idle = True
+        attempt.slot = await self._seating.sit(placed, attempt.adapter, payload)
+        operation, body = attempt.call(level)
         response = await self.gateway.upstream.post(
             facts,
             attempt.adapter,
@@ -259,6 +267,16 @@ class Exchange:
         if self._task.cancelling():
             self._task.uncancel()
         return True
+
+    async def _save(self) -> bool:
+        """Whether what the attempt has computed is kept, by the engine or in a snapshot. The
+        slot is not free before: whoever gets it would overwrite what is to be saved."""
+        attempt, story = self.attempt, self.story
+        if attempt is None or story is None:
+            return False
+        if attempt.adapter.saves_slots:
+            return await self._seating.save(attempt.payload.prompt_tokens + story.transcript.tokens)
+        return attempt.adapter.keeps_prefix and attempt.answering
 
     def _pause(self) -> int:
         """The attempt is over, the request is not: output tokens that the next one goes on from."""

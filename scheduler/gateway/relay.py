@@ -51,7 +51,8 @@ class StreamBrokenError(Exception):
 class Attempt:
     """What is sent, and what came back so far. ``touched`` is loop time of the last byte,
     ``answering`` whether there was one; ``sent`` whether the caller got any of it, and
-    ``complete`` whether it was all there is. ``idle`` while it waits for the replica, and
+    ``complete`` whether it was all there is. ``slot`` is the engine's, where it is given out
+    here. ``idle`` while it waits for the replica, and
     ``asked`` to stop before it waits again."""
 
     placed: Placed
@@ -63,6 +64,7 @@ class Attempt:
     adapter: Engine = field(init=False)
     served: str = field(init=False)
     streamed: bool = field(init=False)
+    slot: int | None = None
     tokens: int = 0
     touched: float = 0.0
     answering: bool = False
@@ -109,16 +111,20 @@ class Attempt:
             if given is not None and not is_null(given):
                 known = dict(_options(given))
             changes["stream_options"] = {**known, "include_usage": True}
-        if story is not None and self.adapter.tells_ids and not self._asked_for_ids():
-            changes["return_token_ids"] = True
+        if story is not None and self.adapter.tells and not self._asked_to_tell():
+            changes[self.adapter.tells] = True
         changes.update(onward.changes)
         without = onward.without
+        if self.slot is not None:
+            changes["id_slot"] = self.slot
+        elif self.adapter.saves_slots:
+            without += ("id_slot",)
         if "priority" in payload.keys and "priority" not in changes:
             without += ("priority",)
         return onward.operation, payload.rewritten(changes, without=without)
 
-    def _asked_for_ids(self) -> bool:
-        return "return_token_ids" in self.payload.keys
+    def _asked_to_tell(self) -> bool:
+        return self.adapter.tells in self.payload.keys
 
     async def carry(self, response: aiohttp.ClientResponse) -> tuple[int, str]:
         """Carry the answer over. Returns its status and, for a 4xx, the reason code.
@@ -218,7 +224,7 @@ class Attempt:
             public=payload.model,
             chat=self.operation == "chat",
             seam=seam,
-            strip_ids=not self._asked_for_ids(),
+            strip=not self._asked_to_tell(),
         )
 
     async def _pump(

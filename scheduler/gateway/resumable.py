@@ -15,7 +15,10 @@ from .sse import DONE, END, Tap, data_of
 from .transcript import Transcript
 from .usage import Reported, Usage
 
-TOKEN_IDS = re.compile(rb',\s*"(?:prompt_token_ids|token_ids)"\s*:\s*(?:null|\[[\d,\s]*\])')
+# What engines add when asked to tell more than the caller wants to know.
+TOLD = re.compile(
+    rb',\s*"(?:(?:prompt_token_ids|token_ids)"\s*:\s*(?:null|\[[\d,\s]*\])|timings"\s*:\s*\{[^{}]*\})'
+)
 
 
 class Delta(msgspec.Struct):
@@ -37,6 +40,14 @@ class Piece(msgspec.Struct):
     prompt_token_ids: list[int] | None = None
 
 
+class Timings(msgspec.Struct):
+    """llama.cpp's account of an attempt so far, in tokens."""
+
+    cache_n: int = 0
+    prompt_n: int = 0
+    predicted_n: int = 0
+
+
 class Chunk(msgspec.Struct):
     """An event of a completion's stream."""
 
@@ -47,6 +58,7 @@ class Chunk(msgspec.Struct):
     choices: list[Piece] | None = None
     usage: Reported | None = None
     prompt_token_ids: list[int] | None = None
+    timings: Timings | None = None
     error: msgspec.Raw = msgspec.Raw()
 
 
@@ -65,6 +77,7 @@ class ResumableTap(Tap):
         "_strip",
         "produced",
         "transcript",
+        "worked",
     )
 
     def __init__(
@@ -77,15 +90,17 @@ class ResumableTap(Tap):
         public: str,
         chat: bool,
         seam: Seam | None,
-        strip_ids: bool,
+        strip: bool,
     ) -> None:
         super().__init__(usage, show_usage=show_usage, rename=rename)
         self.transcript = transcript
         self.produced = transcript.tokens
+        # Prompt tokens that this attempt had to compute, where the engine tells; -1 unknown.
+        self.worked = -1
         self._public = public
         self._chat = chat
         self._seam = seam
-        self._strip = strip_ids
+        self._strip = strip
         self._continues = transcript.begun
         self._finish: str | None = None
 
@@ -114,7 +129,7 @@ class ResumableTap(Tap):
             return event
         if payload == DONE:
             self.done = True
-            return self._leftover() + event
+            return event
         try:
             chunk = _read(payload)
         except (msgspec.DecodeError, msgspec.ValidationError, RecursionError):
@@ -139,13 +154,26 @@ class ResumableTap(Tap):
         for piece in chunk.choices or ():
             if piece.prompt_token_ids:
                 transcript.prompt_ids = piece.prompt_token_ids
-            transcript.add(_text(piece), piece.token_ids)
+            transcript.add(_text(piece), piece.token_ids, self._count(chunk))
             transcript.bound |= bool(piece.delta and piece.delta.reasoning_content)
             self._finish = piece.finish_reason or self._finish
         self.tokens = transcript.tokens - self.produced
-        if self._strip and b"token_ids" in event:
-            event = TOKEN_IDS.sub(b"", event)
+        if self._strip and (b"token_ids" in event or b'"timings"' in event):
+            event = TOLD.sub(b"", event)
         return self._rename(event) if self._rename is not None else event
+
+    def _count(self, chunk: Chunk) -> int:
+        """Output tokens of all attempts as the engine counts them, 0 where it does not; what
+        it says of the prompt is kept."""
+        told = chunk.timings
+        if told is None:
+            return 0
+        self.worked = told.prompt_n
+        transcript = self.transcript
+        if not self._continues and not transcript.prompt_tokens:
+            transcript.prompt_tokens = told.cache_n + told.prompt_n
+            transcript.cached_tokens = told.cache_n
+        return self.produced + told.predicted_n if told.predicted_n else 0
 
     def _rebuilt(self, chunk: Chunk) -> bytes:
         """An event of a later attempt, as the first would have gone on."""
@@ -154,14 +182,10 @@ class ResumableTap(Tap):
             text = _text(piece)
             if self._seam is not None:
                 text = self._seam.add(text)
-            self.transcript.add(text, piece.token_ids)
+            self.transcript.add(text, piece.token_ids, self._count(chunk))
             finish = piece.finish_reason
             if self._seam is not None and self._seam.stopped:
                 finish = "stop"
-            elif finish is not None and self._seam is not None:
-                held = self._seam.rest()
-                self.transcript.add(held, None)
-                text += held
             if text:
                 out.append(self._chunk(text, None))
             if finish is not None and self._finish is None:
@@ -182,13 +206,6 @@ class ResumableTap(Tap):
         self.usage.prompt = transcript.prompt_tokens + self.produced
         self.usage.completion = transcript.tokens - self.produced
         return self._usage(b"") + done
-
-    def _leftover(self) -> bytes:
-        held = self._seam.rest() if self._seam is not None else ""
-        if not held:
-            return b""
-        self.transcript.add(held, None)
-        return self._chunk(held, None)
 
     def _chunk(self, text: str, finish: str | None) -> bytes:
         choice: dict[str, object] = {"index": 0}

@@ -111,13 +111,14 @@ class Transcript:
             self.text[:] = ["".join(self.text)]
         return self.text[0] if self.text else ""
 
-    def add(self, text: str, ids: list[int] | None) -> None:
-        """Text that goes out now, with the ids that came along."""
+    def add(self, text: str, ids: list[int] | None, count: int = 0) -> None:
+        """Text that goes out now, with the ids that came along, or the ``count`` of tokens
+        over all attempts; without either it counts as one."""
         if ids:
             self._pending += ids
         if text:
             self.text.append(text)
-            self.tokens += len(self._pending) or 1
+            self.tokens = count or self.tokens + (len(self._pending) or 1)
             self.ids += self._pending
             self._pending.clear()
 

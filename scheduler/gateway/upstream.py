@@ -14,6 +14,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
+import msgspec
 from aiohttp import hdrs
 from aiohttp.abc import AbstractResolver, ResolveResult
 from aiohttp.client_proto import ResponseHandler
@@ -38,6 +39,8 @@ HEADERS = {
     hdrs.USER_AGENT: "fairlane",
 }
 REQUEST_ID = "X-Request-Id"
+NO_ANSWER = (aiohttp.ClientError, OSError, ValueError, msgspec.MsgspecError)
+_read_object = msgspec.json.Decoder(dict[str, object]).decode
 
 
 class AttemptFailedError(Exception):
@@ -150,6 +153,28 @@ class Upstream:
             raise AttemptFailedError(
                 Fault.ERROR, "upstream_error", f"{facts.name} broke off before answering"
             ) from error
+
+    async def command(
+        self, facts: ReplicaFacts, path: str, body: dict[str, object], *, within: float
+    ) -> dict[str, object] | None:
+        """POST JSON to a replica's own interface; its answer, a JSON object. None for anything
+        else than a 200 within so many seconds."""
+        headers = {REQUEST_ID: f"command-{path}", hdrs.CONNECTION: "close"}
+        try:
+            if facts.token_file:
+                headers[hdrs.AUTHORIZATION] = f"Bearer {self._token(facts.token_file)}"
+            url = self._url(facts.url, path)
+            async with asyncio.timeout(within):
+                response = await self._send(
+                    url, msgspec.json.encode(body), headers, _connect_within(round(within * 1000))
+                )
+                async with response:
+                    if response.status != 200:
+                        return None
+                    return _read_object(await response.read())
+        except (*NO_ANSWER, AttemptFailedError) as error:
+            log.info("%s gave no answer to %s: %s", facts.name, path, error)
+            return None
 
     async def _send(
         self, url: URL, body: bytes, headers: dict[str, str], limits: aiohttp.ClientTimeout

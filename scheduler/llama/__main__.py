@@ -22,6 +22,7 @@ BATCH_TOKENS = 64
 # The engine keeps prompts of idle slots in memory up to this size; its own default is 8 GiB.
 PROMPT_CACHE_MIB = 256
 ERRORS_ONLY = 1
+SNAPSHOTS = "fairlane-*.bin"
 
 
 def port_number(text: str) -> int:
@@ -100,6 +101,9 @@ def run(args: argparse.Namespace) -> Server:
     """``serve`` with a folder for the slots, which is removed where none was named."""
     if args.slot_dir is not None:
         args.slot_dir.mkdir(parents=True, exist_ok=True)
+        # What was saved belongs to requests that ended with the process before.
+        for left in args.slot_dir.glob(SNAPSHOTS):
+            left.unlink()
         return serve(args, args.slot_dir)
     with tempfile.TemporaryDirectory(prefix="fairlane-slots-") as folder:
         return serve(args, Path(folder))

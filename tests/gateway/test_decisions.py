@@ -78,7 +78,7 @@ async def test_a_preemption_is_told_and_judged(caplog: pytest.LogCaptureFixture)
         assert len(told) == 1
         assert re.fullmatch(
             rf"preempt P2 batch bid={bid} to serve P0 req={req}"
-            r" kv_snapshot_saved=true est_remain=\d+ms gain>cost",
+            r" kv_snapshot_saved=false est_remain=\d+ms gain>cost",
             told[0],
         )
         assert running.decisions.of(bid) == ["dispatch", "preempt", "dispatch", "outcome"]
