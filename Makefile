@@ -39,9 +39,9 @@ up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static
 test: $(VENV)/.dev $(VENV)/.llama build/.static tools
 	@$(PY) -m pytest $(ARGS)
 
-# The property tests of the core again, with many more examples.
-test-long: $(VENV)/.dev
-	@HYPOTHESIS_PROFILE=long $(PY) -m pytest --timeout=3600 tests/core $(ARGS)
+# The property tests of the core again with many more examples, and load tests at full size.
+test-long: $(VENV)/.dev $(VENV)/.llama build/.static tools
+	@HYPOTHESIS_PROFILE=long FAIRLANE_LONG_TESTS=1 $(PY) -m pytest --timeout=3600 tests/core tests/gateway $(ARGS)
 
 check: $(VENV)/.dev build/.static
 	$(PY) -m ruff format --check .
