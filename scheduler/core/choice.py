@@ -10,9 +10,11 @@ MS = 1_000_000
 LANES = (0, 1, 2)
 
 
-def choose(state: State, replica: Replica) -> tuple[Request, str] | None:
+def choose(
+    state: State, replica: Replica, *, preempted: bool = False
+) -> tuple[Request, str] | None:
     """The waiting request that this replica's free slot belongs to, and why: "guard", "set",
-    "late", "spill" or "lent"."""
+    "late", "spill" or "lent". A slot that was ``preempted`` is for the lanes as numbered."""
     queued = state.lane_queued
     if not (queued[0] or queued[1] or queued[2]):
         return None
@@ -22,7 +24,8 @@ def choose(state: State, replica: Replica) -> tuple[Request, str] | None:
     overdue = _overdue(state, replica, pool)
     if overdue is not None:
         return overdue, "guard"
-    lanes = [lane for lane in _order(state, pool) if _admits(state, replica, pool, lane)]
+    order = LANES if preempted else _order(state, pool)
+    lanes = [lane for lane in order if _admits(state, replica, pool, lane)]
     return _in_set(state, replica, lanes) or _beyond(state, replica, pool, lanes)
 
 

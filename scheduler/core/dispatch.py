@@ -63,10 +63,10 @@ def _admit(state: State, request: Request) -> None:
     state.requests[request.ticket.id] = request
 
 
-def fill(state: State, replica: Replica, out: list[Decision]) -> None:
+def fill(state: State, replica: Replica, out: list[Decision], *, preempted: bool = False) -> None:
     """Give the replica's free slots to the requests they belong to."""
     while replica.open(state.now):
-        found = choose(state, replica)
+        found = choose(state, replica, preempted=preempted)
         if found is None:
             return
         request, why = found
@@ -118,6 +118,7 @@ def occupy(state: State, request: Request, replica: Replica) -> None:
     request.kv = replica.need(kv_need(state, request))
     request.estimate = state.estimates.expected(ticket, replica.facts.name, request.produced)
     replica.running += 1
+    replica.turnover += 1.0 / max(1, request.estimate)
     replica.kv_used += request.kv
     pool = state.pool(replica)
     pool.running[lane] += 1
@@ -142,6 +143,7 @@ def release(state: State, request: Request, *, lost: bool = False) -> Replica:
     replica, ticket, lane = request.replica, request.ticket, request.lane
     assert replica is not None
     replica.running -= 1
+    replica.turnover -= 1.0 / max(1, request.estimate)
     replica.kv_used -= request.kv
     pool = state.pool(replica)
     pool.running[lane] -= 1
@@ -152,6 +154,8 @@ def release(state: State, request: Request, *, lost: bool = False) -> Replica:
     if state.policy.mode != "fifo":
         settle(state, request, lost=lost)
     del replica.holds[ticket.id]
+    if not replica.holds:
+        replica.turnover = 0.0  # whatever rounding has left
     state.stoppable -= stoppable(request)
     if request.phase is Phase.YIELDING:
         state.yielding -= 1

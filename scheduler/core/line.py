@@ -37,7 +37,8 @@ class Line:
         """Add a waiting request; ``served`` is its business's counter."""
         business = request.ticket.business
         heap = self.heaps.setdefault(business, [])
-        entry = (self._rank(request), request.sequence, request)
+        rank = request.since if self.lane is None else request.key
+        entry = (rank, request.sequence, request)
         heappush(heap, entry)
         self.live += 1
         self.held += 1
@@ -95,8 +96,20 @@ class Line:
             else:
                 self._list(business, entry, served)
 
-    def _rank(self, request: Request) -> int:
-        return request.since if self.lane is None else request.key
+    def foremost(self, count: int) -> list[Request]:
+        """Of each business the first so many requests: a walk over its heap from the top."""
+        found: list[Request] = []
+        for heap in self.heaps.values():
+            taken, edge = 0, [(heap[0], 0)] if heap else []
+            while edge and taken < count:
+                entry, place = heappop(edge)
+                if self._waits(entry):
+                    found.append(entry[2])
+                    taken += 1
+                for child in (2 * place + 1, 2 * place + 2):
+                    if child < len(heap):
+                        heappush(edge, (heap[child], child))
+        return found
 
     def _list(self, business: str, entry: Entry, served: float) -> None:
         head = self.listed[business] = (served, entry[0], entry[1], business)
@@ -107,7 +120,10 @@ class Line:
 
     def _waits(self, entry: Entry) -> bool:
         """Whether the entry is its request's present one: it may have run meanwhile."""
-        return entry[2].phase is Phase.QUEUED and entry[0] == self._rank(entry[2])
+        rank, _, request = entry
+        if request.phase is not Phase.QUEUED:
+            return False
+        return rank == (request.since if self.lane is None else request.key)
 
     def _head(self, business: str) -> Entry | None:
         heap = self.heaps[business]

@@ -11,16 +11,16 @@ All in ns from expected tokens, tokens so far and measured speeds. The best posi
 difference above a margin wins; estimates travel with the decision to be judged later.
 """
 
+from collections import Counter
+from dataclasses import dataclass
 from heapq import nsmallest
 
-from .choice import MS, next_slot
+from .choice import MS
 from .decisions import Decision, Preempt
-from .dispatch import stoppable
-from .estimates import PREFILL_PER_DECODE
 from .replica import Replica
 from .request import Phase, Request
 from .state import State
-from .ticket import Resume
+from .victims import Victim, enough, may_stop, weigh
 
 # Urgent requests looked at in one step: more would wait for the first ones' slots anyway.
 MOST_LOOKED_AT = 16
@@ -28,139 +28,135 @@ MOST_LOOKED_AT = 16
 MOST_MISS = 10_000 * MS
 
 
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What stopping some requests of one replica brings and costs (ns)."""
+
+    gain: int
+    cost: int
+    victims: list[Victim]
+
+    def rank(self) -> tuple[int, int, tuple[int, int, int, int]]:
+        """The lower the better; of equals the fewest, lowest and youngest victims."""
+        return self.cost - self.gain, len(self.victims), self.victims[0].rank
+
+
 def consider(state: State, out: list[Decision]) -> None:
     """Decide on preemptions for the urgent requests that wait now."""
     policy = state.policy
-    state.look_again = 0
-    if not (policy.preemption.enabled and policy.queues.P0.preempt and state.stoppable):
+    lanes = [lane for lane in (0, 1) if state.lane_queued[lane] and policy.queue(lane).preempt]
+    if not (lanes and policy.preemption.enabled) or policy.mode == "fifo":
         return
-    if policy.mode == "fifo" or state.lane_queued[0] <= state.yielding:
+    if sum(state.lane_queued[lane] for lane in lanes) <= state.yielding:
         return
-    if not policy.lending.enabled and not _worth_a_look(state):
+    # Short waits are not worth a look at each event, but estimates may be wrong.
+    tick = policy.tick_ms * MS
+    if state.now < state.looked + tick and not _worth_a_look(state, lanes):
+        state.look_again = state.looked + tick
         return
-    state.look_again = state.now + policy.tick_ms * MS
-    waiting = _urgent(state)
+    state.looked, state.look_again = state.now, state.now + tick
+    waiting = _urgent(state, lanes)
     for place, request in enumerate(waiting[state.yielding :], start=state.yielding):
-        if not _help(state, request, place, out):
+        offer = _best_offer(state, request, place)
+        if offer is None:
             return
+        for victim in offer.victims:
+            _stop(state, victim.request, request, offer, out)
 
 
-def _worth_a_look(state: State) -> bool:
-    """Whether any urgent request can expect to wait longer than preemption would take."""
+def _worth_a_look(state: State, lanes: list[int]) -> bool:
+    """Whether slots are lent, or any urgent request can expect to wait longer than the margin."""
+    if state.policy.lending.enabled:
+        return True
     margin = state.policy.preemption.margin_ms * MS
-    return any(
-        next_slot(state, model, 0) * count > margin
-        for (model, lane), count in state.queues.waiting.items()
-        if lane == 0
-    )
+    for (model, lane), count in state.queues.waiting.items():
+        if lane in lanes:
+            ends = sum(
+                replica.turnover
+                for replica in state.replicas.values()
+                if model in replica.facts.models and lane in replica.pool.lanes
+            )
+            if count > margin * ends:
+                return True
+    return False
 
 
-def _urgent(state: State) -> list[Request]:
-    """Waiting P0 requests whose business may run, in order, as far as it pays to look."""
+def _urgent(state: State, lanes: list[int]) -> list[Request]:
+    """Waiting requests that may preempt and could run, in order, as far as it pays to look."""
+    most = MOST_LOOKED_AT + state.yielding
     found: list[Request] = []
-    levels = state.queues.lanes[0]
-    for level in sorted(levels):
-        for line in levels[level].values():
-            for business, heap in line.heaps.items():
-                if state.tenant(business).may_run:
-                    found += [e[2] for e in heap if e[2].phase is Phase.QUEUED]
-    found += [r for r in state.queues.retries if r.lane == 0]
-    return nsmallest(MOST_LOOKED_AT, found, key=lambda r: (r.ticket.level, r.key, r.sequence))
+    for lane in lanes:
+        levels = state.queues.lanes[lane]
+        for level in sorted(levels):
+            for line in levels[level].values():
+                found += line.foremost(most)
+            if len(found) >= most and state.by_level(lane):
+                break
+        found += [request for request in state.queues.retries if request.lane == lane]
+    started: Counter[str] = Counter()
+    urgent = []
+    for request in nsmallest(
+        len(found), found, key=lambda r: (r.lane, r.ticket.level, r.key, r.sequence)
+    ):
+        business = request.ticket.business
+        if state.tenant(business).may_run_beside(started[business]):
+            started[business] += 1
+            urgent.append(request)
+    return urgent[:most]
 
 
-def _help(state: State, request: Request, place: int, out: list[Decision]) -> bool:
-    """Find victims for one waiting request; False when none pays. ``place`` others are
-    ahead of it."""
+def _best_offer(state: State, request: Request, place: int) -> Offer | None:
+    """The best victims for one waiting request, ``place`` others being ahead of it; None when
+    it doesn't pay to stop any."""
     ticket = request.ticket
     where = [
         replica
         for replica in state.replicas.values()
         if replica.serving()
-        and (replica.takes(ticket.model, 0, ticket.level))
+        and replica.busy_until <= state.now
+        and replica.takes(ticket.model, request.lane, ticket.level)
         and not request.avoids(replica)
     ]
     if not where:
-        return False
-    wait = _expected_wait(state, where, place)
-    best: tuple[int, int, int, list[Request]] | None = None
-    for replica in where:
-        found = _victims_on(state, replica, request, wait)
-        if found is not None and (best is None or found[0] - found[1] > best[0] - best[1]):
-            best = found
-    if best is None:
-        return False
-    gain, cost, remain, victims = best
-    for victim in victims:
-        _stop(state, victim, request, (gain, cost, remain), out)
-    return True
+        return None
+    gain = _gain(state, request, _expected_wait(state, where, place))
+    offers = [
+        offer for replica in where if (offer := _offer(state, replica, request, gain)) is not None
+    ]
+    return min(offers, key=Offer.rank, default=None)
 
 
 def _expected_wait(state: State, where: list[Replica], place: int) -> int:
     """Time (ns) until a slot for the request at this place in the queue comes free by itself."""
-    ends = [remaining(state, held) for replica in where for held in replica.holds.values()]
+    ends = [_ends_in(state, held) for replica in where for held in replica.holds.values()]
     soonest = nsmallest(place + 1, ends)
     return soonest[-1] if len(soonest) > place else state.service
 
 
-def remaining(state: State, running: Request) -> int:
-    """Slot time (ns) that a running request is still expected to hold."""
-    held = state.now - running.dispatched
-    # What has outrun its estimate is expected to need a tenth of its time again.
-    return max(running.estimate - held, held // 10)
+def _ends_in(state: State, running: Request) -> int:
+    if running.phase is Phase.YIELDING:
+        return max(0, running.stopped + state.stopping - state.now)
+    return running.remaining(state.now)
 
 
-def _victims_on(
-    state: State, replica: Replica, request: Request, wait: int
-) -> tuple[int, int, int, list[Request]] | None:
-    """The fewest victims on one replica that free a slot and enough KV cache: (gain, cost,
-    what they would still have run, victims), or None where it doesn't pay."""
-    rules = state.policy.preemption
+def _offer(state: State, replica: Replica, request: Request, gain: int) -> Offer | None:
+    """The fewest victims on one replica that free a slot and enough KV cache, if they pay."""
+    candidates = [weigh(state, held) for held in replica.holds.values() if may_stop(state, held)]
+    victims = enough(state, replica, request, candidates)
+    if victims is None:
+        return None
+    cost = sum(victim.cost for victim in victims)
     lent = replica.pool.dedicated and 2 not in replica.pool.lanes
-    candidates = [
-        (cost, left, victim.sequence, victim)
-        for victim in replica.holds.values()
-        if _may_stop(state, victim)
-        if (left := remaining(state, victim)) > state.stopping
-        for cost in (_cost(state, victim, left),)
-    ]
-    if not candidates:
+    if not lent and gain - cost < state.policy.preemption.margin_ms * MS:
         return None
-    candidates.sort(key=lambda item: item[:3])
-    chosen: list[Request] = []
-    cost = remain = 0
-    need = replica.need(request.ticket.prompt + state.estimates.tokens(request.ticket))
-    short = 0
-    if replica.facts.kv_tokens and request.ticket.prompt:
-        short = replica.kv_used + need - replica.facts.kv_tokens
-    for its_cost, left, _, victim in candidates:
-        chosen.append(victim)
-        cost += its_cost
-        remain = max(remain, left)
-        short -= victim.kv
-        if short <= 0:
-            break
-    if short > 0:
-        return None
-    gain = _gain(state, request, wait)
-    if not lent and gain - cost < rules.margin_ms * MS:
-        return None
-    return gain, cost, remain, chosen
-
-
-def _may_stop(state: State, victim: Request) -> bool:
-    rules, ticket = state.policy.preemption, victim.ticket
-    return (
-        victim.phase is Phase.RUNNING
-        and stoppable(victim)
-        and (ticket.resume is Resume.CONTINUE or not victim.seen)
-        and victim.preempted < rules.max_per_request
-        and (not victim.preempted or state.now - victim.stopped >= rules.cooldown_ms * MS)
-    )
+    return Offer(gain, cost, victims)
 
 
 def _gain(state: State, request: Request, wait: int) -> int:
-    saved = wait - state.stopping
-    gain = int(saved * state.policy.preemption.weights.P0)
+    queues, weight = state.policy.queues, state.policy.preemption.weights.P0
+    if request.lane:
+        weight *= queues.P1.weight / queues.P0.weight
+    gain = int((wait - state.stopping) * weight)
     budget = request.ticket.budget
     if budget is not None:
         due = request.ticket.arrived + budget
@@ -170,34 +166,14 @@ def _gain(state: State, request: Request, wait: int) -> int:
     return gain
 
 
-def _cost(state: State, victim: Request, left: int) -> int:
-    """Work done again, and the victim's delay: until it has a slot again, and what it redoes."""
-    ticket, held = victim.ticket, state.now - victim.dispatched
-    again = held
-    if ticket.resume is Resume.CONTINUE and (ticket.prompt or ticket.output):
-        share = held / max(1, held + left)
-        tokens = victim.produced + share * state.estimates.tokens(ticket)
-        assert victim.replica is not None
-        unit = state.estimates.per_unit(ticket.model, victim.replica.facts.name)
-        again = min(held, int(unit * (ticket.prompt + tokens) / PREFILL_PER_DECODE))
-    delay = again + next_slot(state, ticket.model, 2)
-    cost = again + delay * state.policy.preemption.weights.P2
-    return int(cost * (1 + 0.5 * victim.preempted))
-
-
 def _stop(
-    state: State,
-    victim: Request,
-    request: Request,
-    figures: tuple[int, int, int],
-    out: list[Decision],
+    state: State, victim: Request, request: Request, offer: Offer, out: list[Decision]
 ) -> None:
     assert victim.replica is not None
     victim.phase = Phase.YIELDING
     victim.preempted += 1
     victim.stopped = state.now
     state.yielding += 1
-    gain, cost, remain = figures
     out.append(
         Preempt(
             request=victim.ticket.id,
@@ -205,8 +181,8 @@ def _stop(
             replica=victim.replica.facts.name,
             generation=victim.replica.generation,
             beneficiary=request.ticket.id,
-            gain=gain,
-            cost=cost,
-            remain=remain,
+            gain=offer.gain,
+            cost=offer.cost,
+            remain=max(found.left for found in offer.victims),
         )
     )

@@ -33,6 +33,7 @@ class Replica:
     memory: float | None = None
     queue: int | None = None
     measured: int = 0
+    turnover: float = 0.0
     lanes: frozenset[int] = frozenset()
     holds: "dict[str, Request]" = field(default_factory=dict)
 

@@ -56,3 +56,9 @@ class Request:
     def running(self) -> bool:
         """Whether it holds a slot."""
         return self.phase is Phase.RUNNING or self.phase is Phase.YIELDING
+
+    def remaining(self, now: int) -> int:
+        """Slot time (ns) that it is still expected to hold."""
+        held = now - self.dispatched
+        # What has outrun its estimate is expected to need a tenth of its time again.
+        return max(self.estimate - held, held // 10)

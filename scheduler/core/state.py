@@ -38,6 +38,7 @@ class State:
     stopping: int = 50_000_000
     wake: int = 0
     laid_out: int = 0
+    looked: int = 0
     look_again: int = 0
     busy_until: int = 0
     overdue_at: int = 0

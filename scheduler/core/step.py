@@ -43,7 +43,10 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
             state.blocked.discard(name)
             if name in state.replicas:
                 fill(state, state.replicas[name], out)
-    if state.lane_queued[0]:
+    state.look_again = 0
+    if state.stoppable and (
+        state.lane_queued[0] or (state.lane_queued[1] and state.policy.queues.P1.preempt)
+    ):
         consider(state, out)
     wake = next_wake(state)
     if wake and wake != state.wake:
@@ -119,6 +122,8 @@ def _yielded(state: State, event: events.Yielded, out: list[Decision]) -> None:
     request.produced = max(request.produced, event.produced)
     replica = release(state, request, lost=not event.produced)
     enqueue_ahead(state, request)
+    if state.replicas.get(replica.facts.name) is replica:
+        fill(state, replica, out, preempted=True)
     _freed(state, replica, request.ticket.business, out)
     # Its replica may have been replaced meanwhile: then a slot elsewhere may be free for it.
     fill_all(state, out)

@@ -29,6 +29,10 @@ class Tenant:
         """Whether one more may run beside those that do."""
         return self.running_limit is None or self.running < self.running_limit
 
+    def may_run_beside(self, others: int) -> bool:
+        """Whether one more may run beside those that do and so many that are about to."""
+        return self.running_limit is None or self.running + others < self.running_limit
+
     @property
     def may_wait(self) -> bool:
         """Whether one more may wait beside those that do."""

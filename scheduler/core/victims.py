@@ -1,0 +1,113 @@
+"""Who may be stopped for more urgent work, what that costs, and how few it takes."""
+
+from dataclasses import dataclass
+from math import ceil
+
+from .choice import MS, next_slot
+from .dispatch import kv_need, stoppable
+from .estimates import PREFILL_PER_DECODE
+from .replica import Replica
+from .request import Phase, Request
+from .state import State
+from .ticket import Resume
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """A running request, what stopping it would cost (weighted ns), and what it would still
+    run (ns)."""
+
+    request: Request
+    cost: int
+    left: int
+
+    @property
+    def rank(self) -> tuple[int, int, int, int]:
+        """Who is stopped first: the cheapest; of equals the lowest level, then the youngest."""
+        request = self.request
+        return self.cost, -request.ticket.level, -request.dispatched, -request.sequence
+
+
+def may_stop(state: State, running: Request) -> bool:
+    """Whether a request may be stopped at all, and would not be over before it has stopped."""
+    rules, ticket = state.policy.preemption, running.ticket
+    return (
+        running.phase is Phase.RUNNING
+        and stoppable(running)
+        and (ticket.resume is Resume.CONTINUE or not running.seen)
+        and running.preempted < rules.max_per_request
+        and (not running.preempted or state.now - running.stopped >= rules.cooldown_ms * MS)
+        and running.remaining(state.now) > state.stopping
+    )
+
+
+def weigh(state: State, running: Request) -> Victim:
+    """What it costs to stop a running request: work done again, and its delay until it has a
+    slot again and has done that."""
+    ticket, held = running.ticket, state.now - running.dispatched
+    left, again = running.remaining(state.now), held
+    if ticket.resume is Resume.CONTINUE and (ticket.prompt or ticket.output):
+        share = held / max(1, held + left)
+        tokens = running.produced + share * state.estimates.tokens(ticket)
+        assert running.replica is not None
+        unit = state.estimates.per_unit(ticket.model, running.replica.facts.name)
+        again = min(held, int(unit * (ticket.prompt + tokens) / PREFILL_PER_DECODE))
+    delay = again + next_slot(state, ticket.model, 2)
+    cost = again + delay * state.policy.preemption.weights.P2
+    return Victim(running, int(cost * (1 + 0.5 * running.preempted)), left)
+
+
+def enough(
+    state: State, replica: Replica, request: Request, candidates: list[Victim]
+) -> list[Victim] | None:
+    """The fewest of the candidates, and of so many the cheapest, whose end lets the request
+    run on the replica; None where all of them are too few."""
+    slots = max(1, replica.running + 1 - replica.facts.slots)
+    short = 0
+    if replica.facts.kv_tokens is not None:
+        need = replica.need(kv_need(state, request))
+        short = replica.kv_used + need - replica.facts.kv_tokens
+    most = len(candidates)
+    if state.policy.mode == "weighted":
+        most = min(most, _above_minimum(state, replica))
+    cheapest = sorted(candidates, key=lambda victim: victim.rank)
+    if short <= 0:
+        return cheapest[:slots] if slots <= most else None
+    for count in range(slots, most + 1):
+        if _largest(cheapest, count) >= short:
+            return _cheapest(cheapest, count, short)
+    return None
+
+
+def _largest(candidates: list[Victim], count: int) -> int:
+    """KV tokens that the largest so many hold."""
+    return sum(sorted((victim.request.kv for victim in candidates), reverse=True)[:count])
+
+
+def _cheapest(candidates: list[Victim], count: int, short: int) -> list[Victim]:
+    """One by one the cheapest with which the others of so many can still free enough."""
+    chosen: list[Victim] = []
+    rest = candidates
+    while count:
+        for victim in rest:
+            others = [other for other in rest if other is not victim]
+            if victim.request.kv + _largest(others, count - 1) >= short:
+                break
+        else:
+            raise AssertionError("so many were enough")
+        chosen.append(victim)
+        short -= victim.request.kv
+        rest, count = others, count - 1
+    return chosen
+
+
+def _above_minimum(state: State, replica: Replica) -> int:
+    """Mode weighted: how many P2 attempts the pool has beyond the lane's least share."""
+    pool = state.pool(replica)
+    yielding = sum(
+        held.phase is Phase.YIELDING
+        for other in state.replicas.values()
+        if other.pool.name == replica.pool.name
+        for held in other.holds.values()
+    )
+    return pool.running[2] - yielding - ceil(state.policy.queues.P2.min_share * pool.slots)
