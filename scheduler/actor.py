@@ -198,7 +198,9 @@ class Scheduler:
         if decision is None:
             return
         gaining = self.calls.get(decision.beneficiary)
-        lane = 0 if gaining is None else gaining.ticket.lane
+        lane = 0
+        if gaining is not None:
+            lane, gaining.displaced = gaining.ticket.lane, call.ticket.id
         call.paused_for.append(decision.beneficiary)
         log.info(
             preempt_line(

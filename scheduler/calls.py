@@ -48,6 +48,7 @@ class Call:
         "_future",
         "_scheduler",
         "attempt",
+        "displaced",
         "generation",
         "gpu_seconds",
         "mark",
@@ -74,9 +75,11 @@ class Call:
         # Told when its slot is wanted for a more urgent request; the holder then calls
         # ``yielded`` as soon as it has stopped, or goes on to its end.
         self.on_preempt: Callable[[], None] = _ignore
-        # The preemption under way, and the requests for which there were others.
+        # The preemption under way, the requests for which there were others, and the last
+        # request that was paused for this one.
         self.stopping: Preempt | None = None
         self.paused_for: list[str] = []
+        self.displaced = ""
         self.prompt = self.output = 0
         self._scheduler = scheduler
         self._future: asyncio.Future[Placed | Refusal] = asyncio.Future()

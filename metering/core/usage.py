@@ -12,7 +12,8 @@ class UsageRow:
     it was classified. Tokens are the engine's own figures unless ``estimated``.
     ``preempted`` counts how often it gave its slot up for another request, and
     ``recomputed_tokens`` what had to be computed again after that or a failure, as far as
-    it can be known; neither is part of the other figures.
+    it can be known; neither is part of the other figures. ``preempted_for`` is the id of the
+    request that it last made room for, ``displaced`` of the one that last made room for it.
     """
 
     id: str
@@ -43,6 +44,8 @@ class UsageRow:
     attempts: int = 0
     preempted: int = 0
     recomputed_tokens: int = 0
+    preempted_for: str = ""
+    displaced: str = ""
     replica: str = ""
     bytes_in: int = 0
     bytes_out: int = 0

@@ -56,6 +56,9 @@ class UsageRecord(models.Model):
     attempts = models.PositiveSmallIntegerField(default=0)
     preempted = models.PositiveSmallIntegerField(default=0)
     recomputed_tokens = models.PositiveIntegerField(default=0)
+    # Ids of the requests that it made room for, and that made room for it: the last of each.
+    preempted_for = models.CharField(max_length=36, blank=True, default="")
+    displaced = models.CharField(max_length=36, blank=True, default="")
     replica = models.CharField(max_length=200, blank=True)
     bytes_in = models.PositiveBigIntegerField(default=0)
     bytes_out = models.PositiveBigIntegerField(default=0)

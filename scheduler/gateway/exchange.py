@@ -62,6 +62,7 @@ class Exchange:
         self._interrupt: str | None = None
         self._yielding = False
         self._paused = False
+        self._again = False
         self.story: Story | None = None
         self._seating = Seating(gateway.slots, row.id)
         self._task: asyncio.Task[None] | None = None
@@ -268,6 +269,16 @@ class Exchange:
             self._task.uncancel()
         return True
 
+    def _note_work(self) -> None:
+        """The attempt is over: count what it did a second time, once."""
+        attempt = self.attempt
+        if attempt is None or attempt.noted:
+            return
+        attempt.noted = True
+        if self._again:
+            self.row.recomputed_tokens += attempt.recomputed()
+        self._again |= attempt.sent or attempt.tokens > 0
+
     async def _save(self) -> bool:
         """Whether what the attempt has computed is kept, by the engine or in a snapshot. The
         slot is not free before: whoever gets it would overwrite what is to be saved."""
@@ -281,6 +292,7 @@ class Exchange:
     def _pause(self) -> int:
         """The attempt is over, the request is not: output tokens that the next one goes on from."""
         self._paused = True
+        self._note_work()
         if self.story is None:
             return 0
         transcript = self.story.transcript
@@ -323,7 +335,11 @@ class Exchange:
         row, usage, attempt = self.row, self._usage, self.attempt
         if self.story is not None:
             usage = self.story.total(usage)
+        self._note_work()
         if self.call is not None:
+            paused_for = self.call.paused_for
+            row.preempted, row.displaced = len(paused_for), self.call.displaced
+            row.preempted_for = paused_for[-1] if paused_for else ""
             if row.status == "ok":
                 self.call.prompt, self.call.output = usage.prompt, usage.completion
             row.gpu_seconds = self.call.close()
@@ -333,7 +349,8 @@ class Exchange:
             row.prompt_tokens, row.cached_tokens = usage.prompt, usage.cached
             row.completion_tokens = usage.completion
         elif attempt is not None and (row.status == "ok" or self._produced(attempt)):
-            row.prompt_tokens = attempt.payload.prompt_tokens
+            told = self.story.transcript.prompt_tokens if self.story is not None else 0
+            row.prompt_tokens = told or attempt.payload.prompt_tokens
             row.completion_tokens = self._produced(attempt)
             row.estimated = True
         self._rates.settle(row, 1 if self.payload is None else self.payload.choices)

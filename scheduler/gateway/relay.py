@@ -52,8 +52,9 @@ class Attempt:
     """What is sent, and what came back so far. ``touched`` is loop time of the last byte,
     ``answering`` whether there was one; ``sent`` whether the caller got any of it, and
     ``complete`` whether it was all there is. ``slot`` is the engine's, where it is given out
-    here. ``idle`` while it waits for the replica, and
-    ``asked`` to stop before it waits again."""
+    here; ``worked`` counts prompt tokens that it computed, where it tells (else -1), and is
+    ``noted`` once. ``idle`` while it waits for the replica, and ``asked`` to stop before it
+    waits again."""
 
     placed: Placed
     payload: Payload
@@ -66,6 +67,8 @@ class Attempt:
     streamed: bool = field(init=False)
     slot: int | None = None
     tokens: int = 0
+    worked: int = -1
+    noted: bool = False
     touched: float = 0.0
     answering: bool = False
     sent: bool = False
@@ -239,6 +242,8 @@ class Attempt:
 
     async def _move(self, events: bytes, tap: Tap, assembler: Assembler | None) -> None:
         self.tokens = tap.tokens
+        if isinstance(tap, ResumableTap):
+            self.worked = tap.worked
         if not events:
             return
         if assembler is not None:
@@ -251,6 +256,17 @@ class Attempt:
             self.sent = True
             self.on_content()
         await self.reply.event(events)
+
+    def recomputed(self) -> int:
+        """Of an attempt that was not the first, the tokens it had to compute again, as far as
+        that can be known."""
+        if self.worked >= 0:
+            return self.worked
+        if self.usage.reported:
+            return max(0, self.usage.prompt - self.usage.cached)
+        if self.adapter.keeps_prefix or not self.answering:
+            return 0
+        return self.payload.prompt_tokens + (self.story.base if self.story is not None else 0)
 
     def _broken(self, detail: str, *, final: bool = False) -> Exception:
         """Another replica may try while nothing has gone out, and later too where the answer

@@ -119,6 +119,11 @@ async def test_a_paused_stream_goes_on_exactly(prompt: str, after: int) -> None:
         rows = {row.business: row for row in await gateway.rows(2)}
         low = rows["low"]
         assert (low.status, low.attempts, low.completion_tokens) == ("ok", 2, 60)
+        urgent = rows["urgent"]
+        assert (low.preempted, low.preempted_for, low.displaced) == (1, urgent.id, "")
+        assert (urgent.preempted, urgent.preempted_for, urgent.displaced) == (0, "", low.id)
+        assert low.recomputed_tokens < low.prompt_tokens + 60
+        assert urgent.recomputed_tokens == 0
         assert usage["prompt_tokens"] == low.prompt_tokens
         prompt_ids = chat_prompt_ids([("user", prompt)], add_generation_prompt=True)
         assert low.prompt_tokens == len(prompt_ids)
@@ -161,6 +166,9 @@ async def test_a_stream_survives_its_replica() -> None:
         row = await gateway.row()
         assert (row.status, row.completion_tokens, row.attempts) == ("ok", 40, 2)
         assert row.replica != first
+        assert (row.preempted, row.preempted_for) == (0, "")
+        # The other one had to read the prompt and the beginning of the answer.
+        assert row.recomputed_tokens > row.prompt_tokens
 
 
 async def test_what_can_not_go_on_is_left_alone() -> None:

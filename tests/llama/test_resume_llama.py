@@ -162,8 +162,12 @@ async def paused_with_a_long_prompt(there: Site, number: int, spoil: bytes | Non
     assert checked(body)["prompt_tokens"] > 1000
     text = text_of(events(body))
     assert text.startswith(whole[:8])
+    row = next(r for r in reversed(gateway.usage.rows) if r.business == "low")
     if spoil is None:
         assert text == whole
+        assert row.recomputed_tokens <= 4
+    else:
+        assert row.recomputed_tokens >= row.prompt_tokens
     await gateway.until(lambda: gateway.idle and not there.snapshots)
     return took
 
@@ -212,6 +216,9 @@ async def test_twenty_prompts_paused_once_each(
             rows = await there.gateway.rows(before + 4)
             paused = [r.attempts - 1 for r in rows[before:] if r.business == "low"]
             assert paused == [1, 1]
+            assert sorted(r.preempted for r in rows[before:]) == [0, 0, 1, 1]
+            # What was restored is not computed again, but for a token or two at the seam.
+            assert max(r.recomputed_tokens for r in rows[before:]) <= 4
             for prompt, body, expected in zip((first, second), bodies, whole, strict=True):
                 usage = checked(body)
                 assert usage["completion_tokens"] == TOKENS, prompt
