@@ -150,9 +150,8 @@ class Gate:
     def open_connections(self) -> int:
         """Connections to replicas that are in use."""
         session = self.runtime.gateway.upstream._session
-        assert session is not None
-        assert session.connector is not None
-        return len(session.connector._acquired)
+        connector = session.connector if session is not None else None
+        return len(connector._acquired) if connector is not None else 0
 
     @property
     def idle(self) -> bool:
@@ -288,11 +287,13 @@ async def gate(
         port=port,
         interface=Interfaces.ASGINL,
         log_enabled=False,
+        backpressure=10_000,
     )
     serving = asyncio.create_task(server.serve())
     await runtime.start()
     url = f"http://127.0.0.1:{port}"
-    async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False) as client:
+    crowd = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False, limits=crowd) as client:
         running = Gate(url, runtime, memory, usage, audit, decisions, client)
         await running.until(lambda: runtime.gateway.ready)
         await _listening(port)

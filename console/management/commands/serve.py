@@ -2,6 +2,7 @@
 
 import argparse
 import logging
+import resource
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
@@ -15,6 +16,10 @@ TARGETS = {
     "gateway": ("console.config.asgi:gateway_application", 8080),
 }
 KILL_AFTER_S = 30
+# Beyond this the server lets callers wait unseen, in no lane: the queues' own limits, which
+# know who is urgent, must be met long before.
+MOST_CONNECTIONS = 100_000
+BACKLOG = 4096
 
 
 class Command(BaseCommand):
@@ -40,6 +45,7 @@ class Command(BaseCommand):
                 "version does not offer yet: run --role all, or --role gateway"
             )
         target, port = TARGETS[role]
+        _allow_open_files()
         Granian(
             target,
             address=str(options["host"]),
@@ -48,8 +54,17 @@ class Command(BaseCommand):
             # The scheduler's state lives in one process: more workers would be more schedulers.
             workers=1,
             websockets=True,
+            backlog=BACKLOG,
+            backpressure=MOST_CONNECTIONS,
             log_dictconfig=settings.LOGGING,
             log_level=LogLevels(settings.LOG_LEVEL.lower()),
             workers_kill_timeout=KILL_AFTER_S,
         ).serve()
         logging.shutdown()
+
+
+def _allow_open_files() -> None:
+    """As many as the system lets us have: a request that runs needs two."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
