@@ -22,8 +22,8 @@ from .test_resume import events, expected, one_answer, text_of
 
 LONG = os.environ.get("FAIRLANE_LONG_TESTS") == "1"
 STREAMS, PREEMPTIONS, CARDS, SLOTS = (100, 500, 4, 8) if LONG else (20, 50, 2, 4)
-TOKENS = 400 if LONG else 250
-URGENT_AT_ONCE = 4 if LONG else 2
+TOKENS = 600 if LONG else 250
+URGENT_AT_ONCE = 8 if LONG else 2
 USAGE = {"include_usage": True}
 
 
