@@ -131,6 +131,9 @@ def _late(state: State, replica: Replica, lane: int) -> Request | None:
             there = state.now + next_slot(state, model, lane) + _soonest(state, head)
             if here <= due < there:
                 return head
+            late = state.now + due - there + 1
+            if here < there <= due and not state.now < state.late_at <= late:
+                state.late_at = late
     return None
 
 

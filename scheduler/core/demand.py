@@ -3,6 +3,7 @@
 from math import exp, log2
 
 from .layout import lay_out
+from .pool import lanes_let_in
 from .state import State
 from .ticket import Ticket
 
@@ -10,7 +11,6 @@ NS = 1_000_000_000
 # Demand is an exponential mean over about so long (ns), and a backlog is to be worked off in
 # as much again.
 HORIZON = 6 * NS
-EVERY_LANE = frozenset({0, 1, 2})
 
 
 def note_arrival(state: State, ticket: Ticket) -> None:
@@ -23,15 +23,14 @@ def note_arrival(state: State, ticket: Ticket) -> None:
 def renew_layout(state: State) -> None:
     """Bring demand up to date and compute placement sets and lane shares from it."""
     _measure(state)
-    arrival_only = state.policy.mode == "fifo"
     for replica in state.replicas.values():
-        replica.lanes = EVERY_LANE if arrival_only else replica.pool.lanes
+        replica.lanes = lanes_let_in(replica.pool, state.policy)
     state.layout = lay_out(
         state.replicas,
         state.estimates,
         state.demand,
         state.layout.prices,
-        0.0 if arrival_only else state.policy.placement.slot_price,
+        0.0 if state.policy.mode == "fifo" else state.policy.placement.slot_price,
     )
     if state.policy.mode == "weighted":
         _share(state)

@@ -1,8 +1,10 @@
 """The moves a request makes between queue and replica: start, release."""
 
+from collections.abc import Sequence
+
 from .choice import allowed, choose
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
-from .placement import place, remember, scores, served
+from .placement import fits, place, remember, scores, served
 from .replica import Replica
 from .request import Phase, Request
 from .shares import charge, join, settle
@@ -53,8 +55,18 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     else:
         _admit(state, request)
         enqueue(state, request)
-        if replica is not None:
-            fill(state, replica, out)
+        for other in _outside(state, request) if replica is None else (replica,):
+            fill(state, other, out)
+
+
+def _outside(state: State, request: Request) -> Sequence[Replica]:
+    """Replicas neither in the request's set nor in its spill that it might still be given:
+    rather than miss its budget, or on loan."""
+    if request.ticket.budget is not None and request.lane < 2:
+        return state.layout.apart.get((request.ticket.model, request.lane), ())
+    if request.lane == 2 and state.policy.lending.enabled:
+        return [replica for replica in state.replicas.values() if replica.pool.dedicated]
+    return ()
 
 
 def _admit(state: State, request: Request) -> None:
@@ -70,7 +82,7 @@ def fill(state: State, replica: Replica, out: list[Decision], *, preempted: bool
         if found is None:
             return
         request, why = found
-        if not replica.fits(kv_need(state, request)):
+        if not fits(state, request, replica, kv_need(state, request)):
             # Smaller requests behind it must not keep it waiting for ever.
             state.blocked.add(replica.facts.name)
             return

@@ -38,7 +38,8 @@ NOBODY: tuple[Models, Models, Models] = ((), (), ())
 class Layout:
     """``sets`` and ``spills``: tiers of replicas to try in order, by flow. ``wanted``,
     ``spare`` and ``strange``: models by lane for which a replica is in the set, in the spill,
-    or in neither though it takes them. ``slots``: of a flow's set."""
+    or in neither though it takes them; ``apart`` has the last by flow. ``slots``: of a
+    flow's set."""
 
     plan: Plan = field(default_factory=Plan)
     prices: dict[str, float] = field(default_factory=dict)
@@ -47,6 +48,7 @@ class Layout:
     wanted: dict[str, tuple[Models, Models, Models]] = field(default_factory=dict)
     spare: dict[str, tuple[Models, Models, Models]] = field(default_factory=dict)
     strange: dict[str, tuple[Models, Models, Models]] = field(default_factory=dict)
+    apart: dict[Flow, tuple[Replica, ...]] = field(default_factory=dict)
     slots: dict[Flow, int] = field(default_factory=dict)
 
 
@@ -163,6 +165,8 @@ def _turn_around(layout: Layout, replicas: Mapping[str, Replica]) -> None:
                 near = [table.get(name, ([], [], []))[lane] for table in found[:2]]
                 if model not in near[0] and model not in near[1]:
                     found[2].setdefault(name, ([], [], []))[lane].append(model)
+                    flow = (model, lane)
+                    layout.apart[flow] = (*layout.apart.get(flow, ()), replica)
     for source, target in zip(found, (layout.wanted, layout.spare, layout.strange), strict=True):
         for name, (first, second, third) in source.items():
             target[name] = (tuple(first), tuple(second), tuple(third))

@@ -31,11 +31,34 @@ def place(state: State, request: Request, tokens: int) -> Replica | None:
     return None
 
 
+def fits(state: State, request: Request, replica: Replica, tokens: int) -> bool:
+    """Whether the replica has KV cache free for a request of so many tokens."""
+    return replica.fits(tokens) and is_large_enough(state, request, replica, tokens)
+
+
+def is_large_enough(state: State, request: Request, replica: Replica, tokens: int) -> bool:
+    """Whether the replica's whole KV cache holds so many tokens, or as many as that of any
+    other which may take the request."""
+    most = replica.facts.kv_tokens
+    if most is None or tokens <= most:
+        return True
+    flow = (request.ticket.model, request.lane)
+    layout, level = state.layout, request.ticket.level
+    return not any(
+        (other.facts.kv_tokens is None or other.facts.kv_tokens > most)
+        and other.takes(request.ticket.model, request.lane, level)
+        and not request.avoids(other)
+        for tiers in (layout.sets.get(flow, ()), layout.spills.get(flow, ()))
+        for tier in tiers
+        for other in tier
+    )
+
+
 def _best(state: State, request: Request, tier: tuple[Replica, ...], tokens: int) -> Replica | None:
     now, level = state.now, request.ticket.level
     free = []
     for replica in tier:
-        if replica.open(now) and replica.fits(tokens):
+        if replica.open(now) and fits(state, request, replica, tokens):
             least, most = replica.facts.levels
             if least <= level <= most and not (request.tried and request.avoids(replica)):
                 free.append(replica)

@@ -3,6 +3,27 @@
 from dataclasses import dataclass, field
 from math import ceil, floor
 
+from .fleet import PoolFacts
+from .policy import Policy
+
+EVERY_LANE = frozenset({0, 1, 2})
+
+
+def lanes_let_in(pool: PoolFacts, policy: Policy) -> frozenset[int]:
+    """The lanes whose work the pool takes: of those it is open to the ones that the policy
+    sends there. A lane for which a pool is named uses that; P0 overflows to elastic pools if
+    it may. Mode fifo knows no lanes."""
+    if policy.mode == "fifo":
+        return EVERY_LANE
+    p0, p1, p2 = policy.queues.P0, policy.queues.P1, policy.queues.P2
+    own = pool.dedicated if p0.pool is None else pool.name == p0.pool
+    sent = {
+        0: own or (p0.overflow and not pool.dedicated),
+        1: p1.pool in {None, pool.name},
+        2: p2.pool in {None, pool.name},
+    }
+    return frozenset(lane for lane in pool.lanes if sent[lane])
+
 
 @dataclass(slots=True)
 class PoolUse:

@@ -17,6 +17,8 @@ from heapq import nsmallest
 
 from .choice import MS
 from .decisions import Decision, Preempt
+from .dispatch import kv_need
+from .placement import is_large_enough
 from .replica import Replica
 from .request import Phase, Request
 from .state import State
@@ -74,7 +76,7 @@ def _worth_a_look(state: State, lanes: list[int]) -> bool:
             ends = sum(
                 replica.turnover
                 for replica in state.replicas.values()
-                if model in replica.facts.models and lane in replica.pool.lanes
+                if model in replica.facts.models and lane in replica.lanes
             )
             if count > margin * ends:
                 return True
@@ -108,7 +110,7 @@ def _urgent(state: State, lanes: list[int]) -> list[Request]:
 def _best_offer(state: State, request: Request, place: int) -> Offer | None:
     """The best victims for one waiting request, ``place`` others being ahead of it; None when
     it doesn't pay to stop any."""
-    ticket = request.ticket
+    ticket, tokens = request.ticket, kv_need(state, request)
     where = [
         replica
         for replica in state.replicas.values()
@@ -116,6 +118,7 @@ def _best_offer(state: State, request: Request, place: int) -> Offer | None:
         and replica.busy_until <= state.now
         and replica.takes(ticket.model, request.lane, ticket.level)
         and not request.avoids(replica)
+        and is_large_enough(state, request, replica, tokens)
     ]
     if not where:
         return None
@@ -146,7 +149,7 @@ def _offer(state: State, replica: Replica, request: Request, gain: int) -> Offer
     if victims is None:
         return None
     cost = sum(victim.cost for victim in victims)
-    lent = replica.pool.dedicated and 2 not in replica.pool.lanes
+    lent = replica.pool.dedicated and 2 not in replica.lanes
     if not lent and gain - cost < state.policy.preemption.margin_ms * MS:
         return None
     return Offer(gain, cost, victims)

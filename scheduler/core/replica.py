@@ -12,6 +12,7 @@ BUSY_LEAST = 250_000_000
 BUSY_MOST = 8_000_000_000
 # Figures older than this (ns) count as unknown, never as idle.
 STALE = 10_000_000_000
+UNKNOWN = 0.5
 
 
 @dataclass(slots=True, eq=False)
@@ -19,7 +20,8 @@ class Replica:
     """``running`` requests and ``kv_used`` tokens are counted from the moment of dispatch,
     never read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the
     engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here,
-    ``lanes`` those let in: the pool's, or all in mode fifo. Layouts bring it up to date."""
+    of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy.
+    Layouts bring that up to date."""
 
     facts: ReplicaFacts
     pool: PoolFacts
@@ -64,17 +66,22 @@ class Replica:
         return not self.facts.kv_tokens or self.kv_used + self.need(tokens) <= self.facts.kv_tokens
 
     def hold_off(self, now: int) -> None:
-        """The engine said it is busy: leave it alone, twice as long each time in a row."""
+        """The engine said it is busy: leave it alone, each time in a row twice as long."""
+        if now < self.busy_until:
+            return  # said by attempts of before
         self.busy_for = min(max(2 * self.busy_for, BUSY_LEAST), BUSY_MOST)
         self.busy_until = now + self.busy_for
 
     def score(self, now: int, weights: tuple[float, float, float]) -> float:
-        """``w1(1 - gpu) + w2(1 - memory) + w3(1 - queue)``; a figure that is not known, or
-        below our own count, is taken from our own count."""
+        """``w1(1 - gpu) + w2(1 - memory) + w3(1 - queue)``; a figure that the replica does not
+        give, or below our own count, is taken from our own count."""
         load = self.running / self.facts.slots
         kv = self.kv_used / self.facts.kv_tokens if self.facts.kv_tokens else load
         gpu, memory, queue = load, kv, load
-        if now - self.measured <= STALE:
+        if self.measured and now - self.measured > STALE:
+            # It may be as busy as it may be idle.
+            gpu, memory = max(load, UNKNOWN), max(kv, UNKNOWN)
+        else:
             gpu = load if self.gpu is None else max(self.gpu, load)
             memory = kv if self.memory is None else max(self.memory, kv)
             if self.queue is not None:

@@ -42,6 +42,7 @@ class State:
     look_again: int = 0
     busy_until: int = 0
     overdue_at: int = 0
+    late_at: int = 0
     dispatches: int = 0
     replicas: dict[str, Replica] = field(default_factory=dict)
     pools: dict[str, PoolUse] = field(default_factory=dict)

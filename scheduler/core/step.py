@@ -109,7 +109,7 @@ def _finished(state: State, event: events.Finished, out: list[Decision]) -> None
         state.estimates.finished(request.ticket, name, held, event.output)
     replica = release(state, request)
     end(state, request)
-    _freed(state, replica, request.ticket.business, out)
+    _freed(state, replica, request, out)
 
 
 def _yielded(state: State, event: events.Yielded, out: list[Decision]) -> None:
@@ -124,7 +124,7 @@ def _yielded(state: State, event: events.Yielded, out: list[Decision]) -> None:
     enqueue_ahead(state, request)
     if state.replicas.get(replica.facts.name) is replica:
         fill(state, replica, out, preempted=True)
-    _freed(state, replica, request.ticket.business, out)
+    _freed(state, replica, request, out)
     # Its replica may have been replaced meanwhile: then a slot elsewhere may be free for it.
     fill_all(state, out)
 
@@ -141,8 +141,10 @@ def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
     else:
         request.failures += 1
         request.tried |= {(replica.facts.name, replica.generation)}
-        if event.fault is events.Fault.UNREACHABLE and replica.ready:
+        known = state.replicas.get(replica.facts.name) is replica
+        if event.fault is events.Fault.UNREACHABLE and replica.ready and known:
             replica.ready = False
+            _count_slots(state)
             renew_layout(state)
             out.append(Trip(replica.facts.name, replica.generation))
     if request.failures >= MOST_FAILURES or (request.failures and not served(state, request)):
@@ -151,7 +153,7 @@ def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
     else:
         enqueue(state, request)
         fill_all(state, out)
-    _freed(state, replica, request.ticket.business, out)
+    _freed(state, replica, request, out)
 
 
 def _cancelled(state: State, event: events.Cancelled, out: list[Decision]) -> None:
@@ -161,16 +163,21 @@ def _cancelled(state: State, event: events.Cancelled, out: list[Decision]) -> No
     if request.running:
         replica = release(state, request)
         end(state, request)
-        _freed(state, replica, request.ticket.business, out)
+        _freed(state, replica, request, out)
     else:
         end(state, request)
 
 
-def _freed(state: State, replica: Replica, business: str, out: list[Decision]) -> None:
-    """A slot and a place in a business's running limit came free."""
+def _freed(state: State, replica: Replica, request: Request, out: list[Decision]) -> None:
+    """A request has left a slot and a place in its business's running limit."""
+    policy, business = state.policy, request.ticket.business
     tenant = state.tenant(business)
-    if tenant.running_limit is not None and state.queues.unpark(business, tenant):
+    hidden = tenant.running_limit is not None and state.queues.unpark(business, tenant)
+    if hidden:
         state.overdue_at = 0
+    # Limits of the whole pool may have kept another of its replicas idle.
+    bound = request.lane == 2 and not policy.queues.P2.borrow
+    if hidden or bound or (policy.lending.enabled and replica.pool.dedicated):
         fill_all(state, out)
     elif state.replicas.get(replica.facts.name) is replica:
         fill(state, replica, out)
@@ -209,6 +216,12 @@ def _replica_removed(state: State, event: events.ReplicaRemoved, out: list[Decis
 
 def _fleet_changed(state: State, out: list[Decision]) -> None:
     """Count the pools' slots and lay out anew."""
+    _count_slots(state)
+    renew_layout(state)
+    fill_all(state, out)
+
+
+def _count_slots(state: State) -> None:
     for pool in state.pools.values():
         pool.slots = 0
     for replica in state.replicas.values():
@@ -216,8 +229,6 @@ def _fleet_changed(state: State, out: list[Decision]) -> None:
         pool.dedicated = replica.pool.dedicated
         if replica.serving():
             pool.slots += replica.facts.slots
-    renew_layout(state)
-    fill_all(state, out)
 
 
 def _measured(state: State, event: events.Measured, out: list[Decision]) -> None:

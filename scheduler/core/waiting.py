@@ -101,7 +101,8 @@ def expire(state: State, out: list[Decision]) -> None:
 
 def next_wake(state: State) -> int:
     """When a Tick is due (ns), or 0: the next expiry, the end of a replica's busy time, the
-    moment when a request becomes overdue, or another look at preemption."""
+    moment when a request becomes overdue, or too late for its set, or another look at
+    preemption."""
     expiries = state.expiries
     while expiries and expiries[0][2].phase is not Phase.QUEUED:
         heappop(expiries)
@@ -116,6 +117,8 @@ def next_wake(state: State) -> int:
             state.overdue_at = _next_overdue(state)
         if state.overdue_at > state.now:
             times.append(state.overdue_at)
+    if state.late_at > state.now:
+        times.append(state.late_at)
     if state.look_again > state.now:
         times.append(state.look_again)
     return min([*times, wake] if wake else times, default=0)

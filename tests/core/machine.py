@@ -14,6 +14,7 @@ from metering.core.facts import BusinessFacts
 from scheduler.core import events
 from scheduler.core.choice import allowed
 from scheduler.core.dispatch import kv_need
+from scheduler.core.placement import fits
 from scheduler.core.policy import Policy
 from scheduler.core.replica import Replica
 from scheduler.core.request import Phase, Request
@@ -248,7 +249,7 @@ class World(Books):
             replica.open(self.state.now)
             and replica.takes(ticket.model, request.lane, ticket.level)
             and not request.avoids(replica)
-            and replica.fits(kv_need(self.state, request))
+            and fits(self.state, request, replica, kv_need(self.state, request))
         )
 
     def teardown(self) -> None:
