@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from typing import ParamSpec
 
 from metering.core.facts import AccessSnapshot
 from metering.core.gpu import GpuMeter
@@ -30,6 +31,7 @@ from .ports import Clock, DecisionSink
 from .stats import Stats
 
 log = logging.getLogger(__name__)
+P = ParamSpec("P")
 
 
 class Scheduler:
@@ -69,7 +71,7 @@ class Scheduler:
     def yielded(self, call: Call, produced: int, *, saved: bool = False) -> None:
         """The call's attempt has stopped for another request. ``saved``: its state is kept."""
         self._tell(call, saved=saved)
-        self._recorder.yielded(call, produced, self._clock.now())
+        self._note(self._recorder.yielded, call, produced, self._clock.now())
         self._leave(call)
         call.renew()
         self.post(events.Yielded(call.ticket.id, call.attempt, produced))
@@ -82,7 +84,7 @@ class Scheduler:
         """The call is over, served or given up. Returns its GPU-seconds. Idempotent."""
         if self.calls.pop(call.ticket.id, None) is None:
             return call.gpu_seconds
-        self._recorder.closed(call, self._clock.now())
+        self._note(self._recorder.closed, call, self._clock.now())
         self._leave(call)
         if call.replica is None:
             self.post(events.Cancelled(call.ticket.id))
@@ -163,7 +165,7 @@ class Scheduler:
         elif isinstance(decision, Promote):
             self._promote(decision, now)
         else:
-            self.stats.tripped(decision.replica, now)
+            self._note(self.stats.tripped, decision.replica, now)
             self.on_trip(decision.replica)
 
     def _dispatch(self, decision: Dispatch, now: int) -> None:
@@ -174,10 +176,10 @@ class Scheduler:
         replica = self.state.replicas[decision.replica]
         meter = self._meter(decision.replica, decision.generation, replica.facts.gpus)
         call.meter, call.mark = meter, meter.join(now)
-        self.stats.dispatched(call.ticket, decision, now)
+        self._note(self.stats.dispatched, call.ticket, decision, now)
         budget_ms = self.state.policy.queue(call.ticket.lane).latency_budget_ms
         budget = None if budget_ms is None else round(budget_ms * 1e6)
-        self._recorder.dispatched(call, decision, budget, now)
+        self._note(self._recorder.dispatched, call, decision, budget, now)
         call.resolve(
             Placed(replica.facts, decision.attempt, decision.generation, decision.waited, now)
         )
@@ -187,8 +189,8 @@ class Scheduler:
         if call is None or call.attempt != decision.attempt:
             return
         call.stopping = decision
-        self.stats.preempted(call, decision, now)
-        self._recorder.preempted(call, decision, now)
+        self._note(self.stats.preempted, call, decision, now)
+        self._note(self._recorder.preempted, call, decision, now)
         call.on_preempt()
 
     def _tell(self, call: Call, *, saved: bool) -> None:
@@ -222,14 +224,21 @@ class Scheduler:
         if call is None:
             return
         log.warning(promote_line(decision.request, call.ticket.lane))
-        self.stats.promoted(call, decision, now)
-        self._recorder.promoted(call, decision, now)
+        self._note(self.stats.promoted, call, decision, now)
+        self._note(self._recorder.promoted, call, decision, now)
+
+    def _note(self, tell: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+        """Tell who only looks on. A fault of theirs must cost nobody a slot or an answer."""
+        try:
+            tell(*args, **kwargs)
+        except Exception:  # see above: whatever it is, the decision stands
+            log.exception("a decision was not noted")
 
     def _reject(self, decision: Reject, now: int) -> None:
         call = self.calls.get(decision.request)
         if call is not None:
             queued = self.state.lane_queued[call.ticket.lane]
-            self._recorder.refused(call, decision, queued, now)
+            self._note(self._recorder.refused, call, decision, queued, now)
         self._refuse(decision.request, Refusal(decision.reason.value, decision.retry_after / 1e9))
 
     def _refuse(self, request: str, refusal: Refusal) -> None:
@@ -269,7 +278,7 @@ class Scheduler:
         """Start anew from what is known outside the state that failed."""
         culprit = self.calls.pop(_request_of(event), None)
         if culprit is not None:
-            self._recorder.closed(culprit, self._clock.now())
+            self._note(self._recorder.closed, culprit, self._clock.now())
             self._leave(culprit)
             culprit.resolve(Refusal("internal_error", None))
         pending = list(self._inbox)

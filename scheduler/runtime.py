@@ -90,6 +90,7 @@ class Runtime:
         self._tasks: list[asyncio.Task[None]] = []
         self._loaded: set[str] = set()
         self._all_loaded = asyncio.Event()
+        self._reloading = asyncio.Lock()
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
@@ -118,7 +119,12 @@ class Runtime:
         await self._usage.close()
 
     async def reload(self, topic: str) -> None:
-        """A topic changed: read it anew, off the loop, and put it to use."""
+        """A topic changed: read it anew, off the loop, and put it to use. One at a time, so
+        that what was read earlier never takes the place of what was read later."""
+        async with self._reloading:
+            await self._reload(topic)
+
+    async def _reload(self, topic: str) -> None:
         gateway = self.gateway
         if topic == "access":
             gateway.access = await asyncio.to_thread(self._credentials.access)

@@ -5,9 +5,12 @@ from Postgres, so a message that is lost or doubled does no harm.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 
 from channels.layers import BaseChannelLayer
+
+log = logging.getLogger(__name__)
 
 CHANNEL = "scheduler"
 
@@ -30,4 +33,7 @@ class Worker:
                 await asyncio.sleep(1.0)
                 continue
             if message.get("type") == "scheduler.changed":
-                await self._on_change(str(message.get("topic", "")))
+                try:
+                    await self._on_change(str(message.get("topic", "")))
+                except Exception:  # whatever reading it met, the next message must be heard
+                    log.exception("a change that was told could not be taken up")

@@ -353,9 +353,10 @@ class Exchange:
             row.prompt_tokens = told or attempt.payload.prompt_tokens
             row.completion_tokens = self._produced(attempt)
             row.estimated = True
+        # First what is owed: a fault in the rest must not lose it.
+        self.gateway.usage.append(row)
         self._rates.settle(row, 1 if self.payload is None else self.payload.choices)
         self.gateway.stats.finished(row)
-        self.gateway.usage.append(row)
 
     def _produced(self, attempt: Attempt) -> int:
         """Output tokens that went out, over all attempts."""
