@@ -43,8 +43,6 @@ class Engine:
     aborts_plain = True
     # A connection may serve another request after a stream.
     reuses_connections = True
-    # The field that makes it tell, event by event, the ids of tokens or how many they are.
-    tells = ""
     # It may repeat a partial answer before it goes on.
     echoes = True
     # What it has computed stays in its prefix cache when a request is stopped.
@@ -64,6 +62,11 @@ class Engine:
         """Top-level fields that tell the engine ``number``, or nothing (None), given the
         caller's ``fields``. The caller's own ``priority`` is taken out by the relay."""
         return {} if number is None else {"priority": number}
+
+    def tells(self, operation: str) -> str:
+        """The field that makes it tell, event by event of a stream, the ids of tokens or how
+        many they are; empty where there is none."""
+        return ""
 
     def continuation(self, fields: Fields, operation: str, partial: Partial) -> Continuation:
         """The call that goes on from a partial answer."""

@@ -55,6 +55,16 @@ def by_text(fields: Fields, operation: str, partial: Partial) -> Continuation:
     return Continuation(operation, changes)
 
 
+def by_final_message(
+    fields: Fields, operation: str, partial: Partial, **more: bool
+) -> Continuation:
+    """By text, the last message being marked as one to be continued."""
+    found = by_text(fields, operation, partial)
+    if operation == "chat":
+        found.changes.update(continue_final_message=True, **more)
+    return found
+
+
 def by_ids(fields: Fields, partial: Partial) -> Continuation:
     """Token ids of prompt and answer as a completion's prompt: exact, and the prefix is
     found in the engine's cache."""

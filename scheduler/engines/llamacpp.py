@@ -16,5 +16,8 @@ class LlamaCpp(Engine):
     )
     aborts_plain = False
     reuses_connections = False
-    tells = "timings_per_token"
     saves_slots = True
+
+    def tells(self, operation: str) -> str:
+        """How many tokens there are: a character of several is one event."""
+        return "timings_per_token"

@@ -4,7 +4,8 @@ from .base import Engine, Names
 
 
 class Tgi(Engine):
-    """Aborts on hang-up."""
+    """Aborts on hang-up. It continues a last message of the assistant's as it is, having
+    computed all of it again where its prefix cache is off."""
 
     name = "tgi"
     health_path = "/health"

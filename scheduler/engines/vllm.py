@@ -1,7 +1,7 @@
 """vLLM: lower priority values first, and only with --scheduling-policy priority."""
 
 from .base import Engine, Names
-from .continuation import Continuation, Fields, Partial, by_ids, by_text
+from .continuation import Continuation, Fields, Partial, by_final_message, by_ids
 
 
 class Vllm(Engine):
@@ -15,7 +15,6 @@ class Vllm(Engine):
         queue=("vllm:num_requests_waiting",),
         memory=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
     )
-    tells = "return_token_ids"
     echoes = False
     keeps_prefix = True
 
@@ -23,12 +22,12 @@ class Vllm(Engine):
         """The level itself: 0 is the most urgent on both sides."""
         return level
 
+    def tells(self, operation: str) -> str:
+        """Ids, in chat too."""
+        return "return_token_ids"
+
     def continuation(self, fields: Fields, operation: str, partial: Partial) -> Continuation:
         """By ids where all are known, else as a final message to be continued."""
         if partial.prompt_ids and len(partial.ids) == partial.tokens:
             return by_ids(fields, partial)
-        found = by_text(fields, operation, partial)
-        if operation == "chat":
-            found.changes["continue_final_message"] = True
-            found.changes["add_generation_prompt"] = False
-        return found
+        return by_final_message(fields, operation, partial, add_generation_prompt=False)

@@ -65,6 +65,7 @@ class Attempt:
     adapter: Engine = field(init=False)
     served: str = field(init=False)
     streamed: bool = field(init=False)
+    told: str = field(init=False)
     slot: int | None = None
     tokens: int = 0
     worked: int = -1
@@ -81,6 +82,7 @@ class Attempt:
         facts, payload = self.placed.facts, self.payload
         self.adapter = engine(facts.engine)
         self.served = facts.models.get(payload.model, payload.model)
+        self.told = self.adapter.tells(self.operation) if self.story is not None else ""
         self.streamed = (
             payload.stream
             or self.story is not None
@@ -96,9 +98,11 @@ class Attempt:
         """The operation and the body to send to this replica."""
         payload, facts, story = self.payload, self.placed.facts, self.story
         onward = Continuation(self.operation)
+        if story is not None and not story.transcript.begun:
+            story.transcript.model = self.served
         if story is not None and story.transcript.tokens:
             onward = self.adapter.continuation(
-                payload.fields, self.operation, story.transcript.partial()
+                payload.fields, self.operation, story.transcript.partial(self.served)
             )
         changes: dict[str, Any] = self.adapter.changes(
             payload.fields,
@@ -114,8 +118,8 @@ class Attempt:
             if given is not None and not is_null(given):
                 known = dict(_options(given))
             changes["stream_options"] = {**known, "include_usage": True}
-        if story is not None and self.adapter.tells and not self._asked_to_tell():
-            changes[self.adapter.tells] = True
+        if self.told and self.told not in payload.keys:
+            changes[self.told] = True
         changes.update(onward.changes)
         without = onward.without
         if self.slot is not None:
@@ -125,9 +129,6 @@ class Attempt:
         if "priority" in payload.keys and "priority" not in changes:
             without += ("priority",)
         return onward.operation, payload.rewritten(changes, without=without)
-
-    def _asked_to_tell(self) -> bool:
-        return self.adapter.tells in self.payload.keys
 
     async def carry(self, response: aiohttp.ClientResponse) -> tuple[int, str]:
         """Carry the answer over. Returns its status and, for a 4xx, the reason code.
@@ -227,7 +228,7 @@ class Attempt:
             public=payload.model,
             chat=self.operation == "chat",
             seam=seam,
-            strip=not self._asked_to_tell(),
+            strip=bool(self.told) and self.told not in payload.keys,
         )
 
     async def _pump(

@@ -199,13 +199,15 @@ class ResumableTap(Tap):
         answer before the engine did; the engine's own count of tokens never comes then."""
         if self._seam is None or not self._seam.stopped or self.usage.reported:
             return b""
-        transcript = self.transcript
-        done = b"data: [DONE]\n\n"
+        transcript, done = self.transcript, b"data: [DONE]\n\n"
+        prompt = transcript.prompt_tokens or len(transcript.prompt_ids)
+        usage = self.usage
+        usage.prompt, usage.completion = prompt + self.produced, transcript.tokens - self.produced
+        # Where the prompt was never counted, the row has an estimate.
+        usage.reported = prompt > 0
         if not self._show_usage:
             return done
-        self.usage.prompt = transcript.prompt_tokens + self.produced
-        self.usage.completion = transcript.tokens - self.produced
-        return self._usage(b"") + done
+        return self._figures(Usage(prompt, transcript.cached_tokens, transcript.tokens)) + done
 
     def _chunk(self, text: str, finish: str | None) -> bytes:
         choice: dict[str, object] = {"index": 0}
@@ -221,7 +223,9 @@ class ResumableTap(Tap):
         """The usage of the whole answer."""
         if not self._continues:
             return self._rename(event) if self._rename is not None else event
-        total = self.transcript.total(self.usage, self.produced)
+        return self._figures(self.transcript.total(self.usage, self.produced))
+
+    def _figures(self, total: Usage) -> bytes:
         usage: dict[str, object] = {
             "prompt_tokens": total.prompt,
             "completion_tokens": total.completion,

@@ -35,6 +35,7 @@ BINDING = frozenset(
     }
 )
 PENALTIES = ("frequency_penalty", "presence_penalty")
+ASSISTANT = re.compile(rb'"role"\s*:\s*"assistant"')
 MEDIA = re.compile(rb'"(?:image_url|input_audio|audio_url|video_url|input_image|file)"\s*:')
 
 
@@ -49,7 +50,10 @@ def continuable(payload: Payload, operation: str) -> bool:
     if any(_number(payload, key) != 0 for key in PENALTIES):
         return False
     if operation == "chat":
-        return MEDIA.search(memoryview(payload.fields["messages"])) is None
+        messages = bytes(payload.fields["messages"])
+        # A caller's own partial answer and ours would be two.
+        last = messages[messages.rfind(b'"role"') :]
+        return MEDIA.search(messages) is None and ASSISTANT.match(last) is None
     # Lists of prompts are several answers in one, and token ids have no text to go on from.
     return memoryview(payload.fields["prompt"])[0] == ord('"')
 
@@ -126,9 +130,10 @@ class Transcript:
         """The attempt is over; what was not out is forgotten."""
         self._pending.clear()
 
-    def partial(self) -> Partial:
-        """As the engine that is to go on gets it."""
-        return Partial(self.whole(), self.prompt_ids, self.ids, self.tokens)
+    def partial(self, model: str) -> Partial:
+        """As the engine that is to go on gets it: another model's token ids mean nothing."""
+        prompt, ids = (self.prompt_ids, self.ids) if model == self.model else ([], [])
+        return Partial(self.whole(), prompt, ids, self.tokens)
 
     def total(self, usage: Usage, produced_before: int) -> Usage:
         """Usage of the whole answer, ``usage`` being the last attempt's own, which went on
