@@ -26,8 +26,6 @@ PART = 0.2
 # below this load all that is near enough is in the set.
 RELAXED = 0.5
 FARTHEST = 10.0
-# Costs this near are the same.
-EXACT = 1e-6
 
 Tier = tuple[Replica, ...]
 Models = tuple[str, ...]
@@ -123,8 +121,8 @@ def _sort(
     model, lane = flow
     plan, fastest = layout.plan, min(services.values())
     busy = min(1.0, max(0.0, (plan.load - 0.4) / 0.4))
-    # The cheapest group costs 1, and stays in however much more comes than there is room for.
-    limit = max(1.0 + EXACT, min(FARTHEST, NEAR / max(plan.load, 0.01)))
+    # However much more comes than there is room for, the groups that the plan uses stay in.
+    limit = min(FARTHEST, NEAR / min(max(plan.load, 0.01), 1.0))
     inside: list[tuple[float, str]] = []
     outside: list[tuple[float, str]] = []
     for name, service in services.items():
