@@ -59,8 +59,7 @@ class Runtime:
         url_allowed: Callable[[str], bool],
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
-        self._changes = changes
-        self._usage, self._decisions = usage, decisions
+        self._usage, self._decisions, self._changes = usage, decisions, changes
         self.stats = Stats(Metrics())
         self.scheduler = Scheduler(clock, self.stats, decisions)
         self._limiter = Limits(clock)
