@@ -36,12 +36,14 @@ class Mean:
 @dataclass(slots=True)
 class Estimates:
     """``service``: ns per unit of work by (model, replica); ``output``: tokens by (business,
-    model); ``arrived``: work since the last look, by (model, lane)."""
+    model); ``arrived``: work since the last look, by (model, lane); ``resumes``: ns until a
+    paused request goes on, per token of prompt and answer so far, by (model, replica)."""
 
     service: dict[tuple[str, str], Mean] = field(default_factory=dict)
     models: dict[str, Mean] = field(default_factory=dict)
     output: dict[tuple[str, str], Mean] = field(default_factory=dict)
     arrived: dict[tuple[str, int], float] = field(default_factory=dict)
+    resumes: dict[tuple[str, str], Mean] = field(default_factory=dict)
 
     def tokens(self, ticket: Ticket) -> int:
         """Output tokens to expect: as its business's requests had, within what it allows."""
@@ -100,7 +102,23 @@ class Estimates:
         self.service.setdefault((ticket.model, replica), Mean(0.0)).add(unit, MEMORY)
         self.models.setdefault(ticket.model, Mean(0.0)).add(unit, 4 * MEMORY)
 
+    def resumed(self, ticket: Ticket, replica: str, produced: int, took: int) -> None:
+        """Learn from a request that went on from ``produced`` tokens, ``took`` ns after it got
+        its slot: restored from a snapshot, found in a cache, or computed again."""
+        unit = took / max(1, ticket.prompt + produced)
+        self.resumes.setdefault((ticket.model, replica), Mean(0.0)).add(unit, MEMORY)
+
+    def resuming(self, ticket: Ticket, replica: str, produced: float) -> int:
+        """Time (ns) to expect until a request paused on the replica goes on from ``produced``
+        tokens; that of computing all of it again until it has been measured."""
+        known = self.resumes.get((ticket.model, replica))
+        if known is not None:
+            return int(known.value * (ticket.prompt + produced))
+        unit = self.per_unit(ticket.model, replica) / PREFILL_PER_DECODE
+        return int(unit * (ticket.prompt + produced))
+
     def forget(self, replica: str) -> None:
         """A replica has been replaced: what was measured there counts no more."""
-        for key in [key for key in self.service if key[1] == replica]:
-            del self.service[key]
+        for known in (self.service, self.resumes):
+            for key in [key for key in known if key[1] == replica]:
+                del known[key]

@@ -93,7 +93,11 @@ def _holder(state: State, request: str, attempt: int) -> Request | None:
 
 def _progress(state: State, event: events.Progress, out: list[Decision]) -> None:
     request = _holder(state, event.request, event.attempt)
-    if request is not None:
+    if request is not None and request.replica is not None:
+        if request.produced and not request.seen:
+            took = state.now - request.dispatched
+            name = request.replica.facts.name
+            state.estimates.resumed(request.ticket, name, request.produced, took)
         request.seen = max(request.seen, event.tokens, 1)
 
 

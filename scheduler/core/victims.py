@@ -5,7 +5,6 @@ from math import ceil
 
 from .choice import MS, next_slot
 from .dispatch import kv_need, stoppable
-from .estimates import PREFILL_PER_DECODE
 from .replica import Replica
 from .request import Phase, Request
 from .state import State
@@ -50,8 +49,8 @@ def weigh(state: State, running: Request) -> Victim:
         share = held / max(1, held + left)
         tokens = running.produced + share * state.estimates.tokens(ticket)
         assert running.replica is not None
-        unit = state.estimates.per_unit(ticket.model, running.replica.facts.name)
-        again = min(held, int(unit * (ticket.prompt + tokens) / PREFILL_PER_DECODE))
+        name = running.replica.facts.name
+        again = min(held, state.estimates.resuming(ticket, name, tokens))
     delay = again + next_slot(state, ticket.model, 2)
     cost = again + delay * state.policy.preemption.weights.P2
     return Victim(running, int(cost * (1 + 0.5 * running.preempted)), left)

@@ -219,7 +219,7 @@ class Exchange:
         row.replica = facts.name
         # What an attempt that failed reported is nobody's debt: each begins from nothing.
         attempt = Attempt(placed, payload, self.operation, Usage(), self.reply, self.story)
-        attempt.on_content = self._content_out
+        attempt.on_content, attempt.on_token = self._content_out, self._goes_on
         attempt.touched = asyncio.get_running_loop().time()
         row.served_model = attempt.served
         self.attempt = attempt
@@ -309,6 +309,11 @@ class Exchange:
                 # It can't be stopped any more.
                 self.gateway.scheduler.progress(self.call, 1)
 
+    def _goes_on(self) -> None:
+        """An attempt's first token is there: what a pause costs here is known now."""
+        if self.call is not None and self.story is not None and self.story.base:
+            self.gateway.scheduler.progress(self.call, 1)
+
     async def _fail(self, error: GatewayError) -> None:
         row = self.row
         row.reason = error.code
@@ -369,7 +374,7 @@ class Exchange:
         if self.call is not None:
             self.call.on_preempt = _nothing
         if self.attempt is not None:
-            self.attempt.on_content = _nothing
+            self.attempt.on_content = self.attempt.on_token = _nothing
 
 
 def _nothing() -> None:

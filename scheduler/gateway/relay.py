@@ -77,6 +77,7 @@ class Attempt:
     idle: bool = False
     asked: bool = False
     on_content: Callable[[], None] = lambda: None
+    on_token: Callable[[], None] = lambda: None
 
     def __post_init__(self) -> None:
         facts, payload = self.placed.facts, self.payload
@@ -242,6 +243,8 @@ class Attempt:
         await self._move(tap.finish(), tap, assembler)
 
     async def _move(self, events: bytes, tap: Tap, assembler: Assembler | None) -> None:
+        if tap.tokens and not self.tokens:
+            self.on_token()
         self.tokens = tap.tokens
         if isinstance(tap, ResumableTap):
             self.worked = tap.worked

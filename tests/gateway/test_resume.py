@@ -128,6 +128,10 @@ async def test_a_paused_stream_goes_on_exactly(prompt: str, after: int) -> None:
         prompt_ids = chat_prompt_ids([("user", prompt)], add_generation_prompt=True)
         assert low.prompt_tokens == len(prompt_ids)
         assert not card.emulator.engine.running
+        # The scheduler has learnt what going on costs there.
+        (known,) = gateway.runtime.scheduler.state.estimates.resumes.items()
+        assert known[0] == ("chat", "card-0")
+        assert known[1].samples == 1
         await gateway.until(lambda: gateway.idle)
 
 
