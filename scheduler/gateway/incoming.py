@@ -3,7 +3,8 @@
 import asyncio
 import contextlib
 import re
-from dataclasses import dataclass, field
+
+import msgspec
 
 from metering.core.facts import BusinessFacts
 from scheduler.core.classify import Claim, parse_claim
@@ -16,21 +17,20 @@ MOST_CLIENT_ID = 128
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-@dataclass(slots=True)
-class Incoming:
+class Incoming(msgspec.Struct):
     """The headers that Fairlane understands, each once, as text."""
 
     authorization: str = ""
     api_key: str = ""
     credential: str = ""
     biz_tag: str = ""
-    claim: Claim = field(default_factory=Claim)
+    claim: Claim = Claim()
     realtime: str | None = None
     request_id: str = ""
     content_type: str = ""
     content_encoding: str = ""
     length: int | None = None
-    trace: list[tuple[str, str]] = field(default_factory=list)
+    trace: list[tuple[str, str]] = []
     trace_id: str = ""
 
 

@@ -5,7 +5,6 @@ any size included. A body in which nothing has to change goes on as it came.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import msgspec
@@ -34,8 +33,7 @@ _object = msgspec.json.Decoder(Fields | None).decode
 _encode = msgspec.json.Encoder().encode
 
 
-@dataclass(slots=True)
-class Payload:
+class Payload(msgspec.Struct):
     """A checked body. Prompt tokens are an estimate, its bytes / 4; output tokens are the most
     that a choice may have, 0 where the caller sets no bound."""
 
@@ -48,7 +46,7 @@ class Payload:
     prompt_tokens: int = 0
     output_tokens: int = 0
     choices: int = 1
-    keys: frozenset[str] = field(default_factory=frozenset)
+    keys: frozenset[str] = frozenset()
 
     @property
     def tokens(self) -> int:
