@@ -4,9 +4,10 @@ The plan minimises the fullest group's load when each model's work is spread ove
 of replicas that may take it: a linear programme, solved by an entropic price update. Work
 goes to groups in proportion to cost ** -SHARPNESS, cost being price x service there; the
 price of a group rises while its load is above the mean and falls while it is below, so that
-in balance work sits where it is cheap and a slot costs what it spares elsewhere. Prices are
-kept from one solution to the next. (Method: Lagrangian dual of the assignment, smoothed as
-in Sinkhorn scaling; M. Cuturi, 2013.)
+in balance work sits where it is cheap and a slot costs what it spares elsewhere. The mean is
+that of the groups between which work can move, and a price goes no further than it moves
+any. Prices are kept from one solution to the next. (Method: Lagrangian dual of the
+assignment, smoothed as in Sinkhorn scaling; M. Cuturi, 2013.)
 """
 
 from collections.abc import Mapping
@@ -17,7 +18,13 @@ SHARPNESS = 24
 ROUNDS = 60
 FIRST_ROUNDS = 300
 STEP = 0.08
-LEAST_PRICE = 1e-6
+# After so many rounds steps are half as long, so that prices settle.
+SETTLING = 15
+# Work is as good as gone from where it costs so much more than elsewhere.
+MOST_RATIO = 4.0
+LEAST_PRICE = 1e-9
+# Loads this near to each other are even.
+EVEN = 0.01
 
 Flow = tuple[str, int]
 
@@ -46,6 +53,8 @@ def solve(
     for group in slots:
         prices.setdefault(group, 1.0)
     flows = [flow for flow in options if options[flow]]
+    choices = [options[flow] for flow in flows if len(options[flow]) > 1]
+    parts = _parts(slots, choices)
     split: dict[Flow, dict[str, float]] = {}
     used: dict[str, float] = {}
     for turn in range(rounds):
@@ -54,7 +63,12 @@ def solve(
             split[flow] = _split(options[flow], prices)
             for group, part in split[flow].items():
                 used[group] += demand.get(flow, 0.0) * part * options[flow][group]
-        if turn < rounds - 1 and not _adjust(prices, used, slots):
+        if turn == rounds - 1:
+            break
+        step = STEP / (1.0 + turn / SETTLING)
+        bounds = _bounds(choices, prices)
+        errors = [_adjust(part, prices, used, slots, bounds, step) for part in parts]
+        if max(errors, default=0.0) <= EVEN:
             break
     return _plan(demand, options, slots, prices, split, used)
 
@@ -67,22 +81,69 @@ def _split(options: Mapping[str, float], prices: Mapping[str, float]) -> dict[st
     return {group: weight / total for group, weight in weights.items()}
 
 
-def _adjust(prices: dict[str, float], used: Mapping[str, float], slots: Mapping[str, int]) -> bool:
-    """One round of prices; False when loads are even or there is no work."""
-    total_slots, total_used = sum(slots.values()), sum(used.values())
+def _parts(slots: Mapping[str, int], choices: list[Mapping[str, float]]) -> list[list[str]]:
+    """Groups put together between which work can move."""
+    root = {group: group for group in slots}
+
+    def find(group: str) -> str:
+        while root[group] != group:
+            root[group] = group = root[root[group]]
+        return group
+
+    for services in choices:
+        first, *others = services
+        for other in others:
+            root[find(other)] = find(first)
+    parts: dict[str, list[str]] = {}
+    for group in slots:
+        parts.setdefault(find(group), []).append(group)
+    return [part for part in parts.values() if len(part) > 1]
+
+
+def _bounds(
+    choices: list[Mapping[str, float]], prices: Mapping[str, float]
+) -> dict[str, tuple[float, float]]:
+    """The prices at which each group has all the work that it may take, and none."""
+    bounds: dict[str, tuple[float, float]] = {}
+    for services in choices:
+        costs = sorted((prices[group] * service, group) for group, service in services.items())
+        for group, service in services.items():
+            elsewhere = costs[1][0] if costs[0][1] == group else costs[0][0]
+            even = elsewhere / service
+            least, most = bounds.get(group, (even, even))
+            bounds[group] = (min(least, even), max(most, even))
+    return {
+        group: (least / MOST_RATIO, most * MOST_RATIO) for group, (least, most) in bounds.items()
+    }
+
+
+def _adjust(
+    part: list[str],
+    prices: dict[str, float],
+    used: Mapping[str, float],
+    slots: Mapping[str, int],
+    bounds: Mapping[str, tuple[float, float]],
+    step: float,
+) -> float:
+    """One round of prices among groups between which work can move. Returns the largest
+    error: a group's load relative to their mean, less 1."""
+    total_slots = sum(slots[group] for group in part)
+    total_used = sum(used[group] for group in part)
     if not total_used or not total_slots:
-        return False
+        return 0.0
     mean = total_used / total_slots
     worst = 0.0
-    for group, count in slots.items():
-        if count:
-            error = used[group] / count / mean - 1.0
+    for group in part:
+        if slots[group]:
+            error = used[group] / slots[group] / mean - 1.0
             worst = max(worst, abs(error))
-            prices[group] *= exp(STEP * min(max(error, -1.0), 1.0))
-    scale = max(prices.values())
-    for group, price in prices.items():
-        prices[group] = max(price / scale, LEAST_PRICE)
-    return worst > 0.01
+            least, most = bounds[group]
+            price = prices[group] * exp(step * min(error, 1.0))
+            prices[group] = min(max(price, least), most)
+    scale = max(prices[group] for group in part)
+    for group in part:
+        prices[group] = max(prices[group] / scale, LEAST_PRICE)
+    return worst
 
 
 def _plan(
