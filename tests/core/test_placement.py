@@ -1,0 +1,254 @@
+"""Which replica of its set a request goes to."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core.decisions import Dispatch
+from scheduler.core.policy import Placement, Policy, ReplicaWeights
+from scheduler.core.replica import STALE
+from scheduler.core.ticket import Resume
+
+from .scene import MS, SECOND, Scene, card
+from .teaching import known_cluster, teach
+
+
+def placing(**fields: object) -> Policy:
+    return replace(Policy(), placement=replace(Placement(), **fields))  # type: ignore[arg-type]
+
+
+ONE = placing(top_k=1)
+CARDS = ("a", "b", "c", "d", "e")
+
+
+def fleet(policy: Policy = ONE, slots: int = 4, seed: int = 1, names: str = "ab") -> Scene:
+    return Scene(*(card(name, slots) for name in names), policy=policy, seed=seed)
+
+
+def scored(scene: Scene, name: str) -> float:
+    weights = ReplicaWeights()
+    replica = scene.state.replicas[name]
+    return replica.score(scene.now, (weights.gpu, weights.memory, weights.queue))
+
+
+# Load.
+
+
+def test_the_emptiest_takes_the_next() -> None:
+    scene = fleet(names="abc")
+    for _ in range(9):
+        scene.arrive()
+    assert [len(scene.on(name)) for name in "abc"] == [3, 3, 3]
+
+
+@pytest.mark.parametrize(
+    "reading", [(0.9, None, None), (None, 0.9, None), (None, None, 4), (0.9, 0.9, 4)]
+)
+def test_a_replica_that_is_busy_by_its_own_figures_comes_last(
+    reading: tuple[float | None, float | None, int | None],
+) -> None:
+    scene = fleet()
+    scene.measure("a", *reading)
+    scene.measure("b", 0.0, 0.0, 0)
+    scene.arrive("r")
+    assert scene.where("r") == "b"
+
+
+def test_the_score_is_the_weighted_sum_of_what_is_free() -> None:
+    scene = fleet()
+    scene.measure("a", 0.5, 0.25, 2)
+    assert scored(scene, "a") == pytest.approx(0.4 * 0.5 + 0.2 * 0.75 + 0.4 * 0.5)
+    scene.measure("a", None, None, None)
+    assert scored(scene, "a") == pytest.approx(1.0)
+
+
+def test_our_own_count_stands_where_figures_lag_behind_it() -> None:
+    scene = fleet(names="a")
+    for _ in range(3):
+        scene.arrive()
+    scene.measure("a", 0.0, 0.0, 0)
+    assert scored(scene, "a") == pytest.approx(0.25)
+
+
+def test_old_figures_are_unknown_and_not_idle() -> None:
+    scene = fleet()
+    scene.measure("a", 1.0, 1.0, 0)
+    assert scored(scene, "a") == pytest.approx(0.4)
+    scene.wait(STALE)
+    assert scored(scene, "a") == pytest.approx(0.4)
+    scene.wait(1)
+    # Neither what it said once, nor nothing.
+    assert scored(scene, "a") == pytest.approx(0.6 * 0.5 + 0.4)
+    scene.measure("b", 0.1, 0.1, 0)
+    scene.arrive("r")
+    assert scene.where("r") == "b"
+    scene.measure("b", 0.9, 0.9, 0)
+    scene.arrive("s")
+    assert scene.where("s") == "a"
+
+
+def test_a_replica_just_picked_is_picked_less() -> None:
+    scene = fleet(policy=placing(top_k=1, band=0.0), slots=8)
+    scene.measure("a", 0.1, 0.0, 0)
+    scene.measure("b", 0.2, 0.0, 0)
+    for _ in range(6):
+        scene.arrive()
+    assert abs(len(scene.on("a")) - len(scene.on("b"))) <= 2
+
+
+def test_a_clearly_slower_replica_is_a_risk() -> None:
+    scene = fleet(slots=8)
+    teach(scene, {("m", "a"): 300.0, ("m", "b"): 100.0}, {("m", 1): 1.0})
+    scene.rules(replace(ONE, placement=replace(ONE.placement, slot_price=0.0)))
+    for _ in range(3):
+        scene.arrive()
+    assert scene.on("b") == ["r1", "r2", "r3"]
+
+
+# Affinity.
+
+
+def test_a_session_stays_where_it_was() -> None:
+    scene = fleet(names="abcde")
+    scene.arrive("first", session="s")
+    home = scene.where("first")
+    scene.finish("first")
+    for number in range(10):
+        scene.arrive(f"again-{number}", session="s")
+        assert scene.where(f"again-{number}") == home
+        scene.finish(f"again-{number}")
+
+
+def test_but_not_on_a_replica_that_is_much_busier() -> None:
+    scene = fleet(slots=4)
+    scene.arrive("first", session="s")
+    home = scene.where("first")
+    scene.measure(home, 1.0, 1.0, 4)
+    scene.arrive("again", session="s")
+    assert scene.where("again") != home
+    scene.measure(home, 0.0, 0.0, 0)
+    scene.finish("first", "again")
+    scene.arrive("third", session="s")
+    # It has a new home now.
+    assert scene.where("third") != home
+
+
+def test_without_affinity_in_the_policy_a_session_is_like_any_other() -> None:
+    scene = fleet(policy=placing(top_k=1, affinity=0.0))
+    scene.arrive("first", session="s")
+    scene.arrive("second", session="s")
+    assert scene.where("first") != scene.where("second")
+
+
+def test_sessions_are_forgotten_in_time() -> None:
+    scene = fleet()
+    for number in range(10_050):
+        scene.arrive("r", session=f"s{number}")
+        scene.finish("r")
+    assert len(scene.state.sessions) == 10_000
+    assert "s0" not in scene.state.sessions
+
+
+def test_a_paused_request_prefers_the_replica_that_holds_its_prefix() -> None:
+    scene = fleet(names="abcde", slots=2)
+    scene.arrive("r", 2, prompt=100, output=500, resume=Resume.CONTINUE)
+    home = scene.where("r")
+    scene.stop("r", 50)
+    assert scene.where("r") == home
+
+
+# The seeded draw.
+
+
+def picks(seed: int, count: int = 60, **fields: object) -> list[str]:
+    scene = fleet(placing(**fields), slots=4, seed=seed, names="abcde")
+    for _ in range(count):
+        scene.arrive("r")
+        scene.finish("r")
+    return [d.replica for d in scene.log if isinstance(d, Dispatch)]
+
+
+def test_the_draw_is_the_seeds_alone() -> None:
+    assert picks(7) == picks(7)
+    assert picks(7) != picks(8)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 5])
+def test_one_of_the_best_k_is_drawn(k: int) -> None:
+    found = Counter(picks(3, count=300, top_k=k))
+    assert len(found) == k
+    assert min(found.values()) > 200 / k / 2
+
+
+def test_only_scores_within_the_band_take_part() -> None:
+    scene = fleet(placing(top_k=5, band=0.05), names="abc")
+    scene.measure("a", 0.0, 0.0, 0)
+    scene.measure("b", 0.1, 0.0, 0)
+    scene.measure("c", 0.2, 0.0, 0)
+    found = set()
+    for _ in range(60):
+        scene.arrive("r")
+        found.add(scene.where("r"))
+        scene.finish("r")
+    assert found == {"a", "b"}
+
+
+def test_one_dispatch_in_a_hundred_tells_its_candidates() -> None:
+    scene = fleet(names="abc")
+    for _ in range(300):
+        scene.arrive("r")
+        scene.finish("r")
+    told = [d for d in scene.log if isinstance(d, Dispatch) and d.scores]
+    assert len(told) == 3
+    for found in told:
+        assert {name for name, _ in found.scores} == {"a", "b", "c"}
+        assert [score for _, score in found.scores] == sorted(
+            (score for _, score in found.scores), reverse=True
+        )
+
+
+# Filters.
+
+
+def test_a_request_goes_only_where_it_is_let_in() -> None:
+    scene = Scene(
+        card("other", 8, "n"),
+        card("deep", 8, "m", levels=(7, 9)),
+        card("down", 8, "m"),
+        card("draining", 8, "m"),
+        card("right", 2, "m"),
+    )
+    scene.probe("down", ready=False)
+    scene.add(replace(scene.state.replicas["draining"].facts, draining=True))
+    for name in ("a", "b", "c"):
+        scene.arrive(name)
+    assert scene.on("right") == ["a", "b"]
+    assert scene.waiting() == ["c"]
+    scene.arrive("low", 2)
+    assert scene.where("low") == "deep"
+
+
+def test_a_replica_that_comes_takes_who_waits() -> None:
+    scene = Scene(card("a", 1))
+    for name in ("one", "two", "three"):
+        scene.arrive(name)
+    scene.add(*card("b", 1))
+    assert scene.on("b") == ["two"]
+    scene.probe("b", ready=False)
+    scene.finish("two")
+    assert scene.on("b") == []
+    scene.probe("b", ready=True)
+    assert scene.on("b") == ["three"]
+
+
+def test_dispatch_follows_the_event_that_made_it_possible() -> None:
+    """No tick is needed for any of it, nor one asked for while all run."""
+    scene = known_cluster(0.3)
+    for number in range(50):
+        out = scene.arrive(f"n{number}", number % 3, model="detector")
+        assert [d.request for d in out if isinstance(d, Dispatch)] == [f"n{number}"]
+    assert scene.state.wake == 0
+    scene.wait(10 * SECOND)
+    assert scene.state.lane_queued == [0, 0, 0]
+    assert scene.now % MS == 0
