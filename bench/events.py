@@ -27,13 +27,15 @@ def chunk(data: bytes) -> bytes:
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
-def token(word: bytes) -> bytes:
+def token(word: bytes, ids: bytes = b"") -> bytes:
     """The event of one token."""
-    choice = b'{"index":0,"text":"%b","logprobs":null,"finish_reason":null,"stop_reason":null}]}'
-    return chunk(START + choice % word)
+    choice = b'{"index":0,"text":"%b","logprobs":null,"finish_reason":null,"stop_reason":null%b}]}'
+    return chunk(START + choice % (word, ids))
 
 
 TOKENS = [token(word) for word in WORDS]
+# As vLLM has them when it is asked for token ids.
+WITH_IDS = [token(word, b',"token_ids":[15496]') for word in WORDS]
 TAIL = chunk(LAST) + chunk(USAGE) + chunk(b"[DONE]") + b"0\r\n\r\n"
 
 
@@ -47,6 +49,7 @@ class Stream(asyncio.Protocol):
         self._seen = b""
         self._due = 0.0
         self._left = 0
+        self._tokens = TOKENS
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -65,6 +68,7 @@ class Stream(asyncio.Protocol):
         if not end or len(body) < _length(head):
             return
         self._seen = b""
+        self._tokens = WITH_IDS if b"return_token_ids" in body else TOKENS
         assert self._transport is not None
         self._transport.write(HEAD)
         self._left = EVENTS
@@ -77,7 +81,7 @@ class Stream(asyncio.Protocol):
             self._transport.write(TAIL)
             return
         self._left -= 1
-        self._transport.write(TOKENS[self._left % len(TOKENS)])
+        self._transport.write(self._tokens[self._left % len(self._tokens)])
         self._due += EVERY_S
         self._timer = self._loop.call_at(self._due, self._next)
 

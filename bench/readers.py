@@ -54,18 +54,18 @@ class Reader(asyncio.Protocol):
             self._transport.close()
 
 
-def request(port: int, key: str) -> bytes:
+def request(port: int, key: str, body: bytes = BODY) -> bytes:
     """The bytes that ask for one stream."""
     head = (
         f"POST /v1/completions HTTP/1.1\r\nhost: 127.0.0.1:{port}\r\n"
         f"content-type: application/json\r\nauthorization: Bearer {key}\r\n"
-        f"content-length: {len(BODY)}\r\n\r\n"
+        f"content-length: {len(body)}\r\n\r\n"
     )
-    return head.encode() + BODY
+    return head.encode() + body
 
 
-async def _read(port: int, key: str) -> int:
-    asked = request(port, key)
+async def _read(port: int, key: str, body: bytes) -> int:
+    asked = request(port, key, body)
     loop = asyncio.get_running_loop()
     made = [
         await loop.create_connection(lambda: Reader(asked), "127.0.0.1", port)
@@ -75,6 +75,6 @@ async def _read(port: int, key: str) -> int:
     return sum(reader.events for _, reader in made)
 
 
-def read_streams(port: int, key: str) -> int:
+def read_streams(port: int, key: str, body: bytes = BODY) -> int:
     """Read all streams to their end; returns the number of events. Raises BenchError."""
-    return asyncio.run(_read(port, key))
+    return asyncio.run(_read(port, key, body))

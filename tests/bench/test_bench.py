@@ -1,14 +1,21 @@
 """The benchmark measures what it says; how fast anything is, is its own affair."""
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import pytest
+from aiohttp import web
 
 from bench import events, readers
 from bench.core import REPLICAS, SLOTS, World
+from bench.killer import Killer, make_app
 from bench.machine import BenchError
 from bench.readers import Reader
 from bench.report import paired, rounded, table
+from bench.resume import Seen, drive
+from scheduler.emulator.app import listen
+from scheduler.emulator.engine import ServiceModel
+from scheduler.emulator.settings import Settings
 
 
 def test_the_queue_keeps_its_length_while_arrivals_and_ends_alternate() -> None:
@@ -53,3 +60,25 @@ def test_figures_as_json_and_as_text() -> None:
     assert table(["peer", "rps"], [["bare", 6900.4], ["x", None]]) == (
         "peer    rps\nbare  6,900\nx         -"
     )
+
+
+def test_the_ninety_fifth_wait_is_by_nearest_rank() -> None:
+    assert Seen([float(n) for n in range(40, 0, -1)]).p95 == 38.0
+    assert Seen([7.0]).p95 == 7.0
+
+
+async def test_the_gateway_that_kills_ends_a_low_stream_with_an_error() -> None:
+    """It stands for what others do: the urgent call has its slot at once, the low one an
+    error in its place."""
+    model = ServiceModel(slots=1, step_base_ms=5)
+    async with AsyncExitStack() as stack:
+        card = await stack.enter_async_context(listen(Settings(service=model, models=("m",))))
+        runner = web.AppRunner(make_app(Killer(card.url, 1)))
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        port = runner.addresses[0][1]
+        seen = await drive(port, "urgent", "low", model="m", calls=2, every_s=0.1)
+    assert len(seen.waits) == 2
+    assert seen.errors >= 1
