@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.core.policy import Policy
+from scheduler.gateway.exchange import Exchange
 from tests.gateway.harness import LOW_KEY, URGENT_KEY, Gate, furnished, gate, replica
 from tests.gateway.test_resume import Chunk, events, text_of
 from tests.support.engines import EngineProcess, llama_process
@@ -184,6 +185,31 @@ async def test_restoring_beats_computing_again(
             f"\n  first token after a pause: {restored:.2f} s restored, {computed:.2f} s computed"
         )
     assert restored < computed / 2
+
+
+async def test_a_paused_plain_answer_is_whole(engine: EngineProcess, folder: Path) -> None:
+    """Streamed from the server, put together here: no echo of its beginning in it."""
+    prompt = "Tell me about bridges, please."
+    async with site(engine, folder, slots=1) as there:
+        gateway = there.gateway
+        ask = {"key": LOW_KEY, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
+        whole = (await gateway.chat(prompt, **ask)).json()  # type: ignore[arg-type]
+        low = asyncio.create_task(gateway.chat(prompt, **ask))  # type: ignore[arg-type]
+        await gateway.until(
+            lambda: any(e.story and e.story.transcript.tokens > 5 for e in _exchanges(gateway)),
+            PATIENCE_S,
+        )
+        urgent = await gateway.chat("Hi", key=URGENT_KEY, max_tokens=2, ignore_eos=True)
+        assert urgent.status_code == 200
+        paused = (await low).json()
+        assert paused["choices"] == whole["choices"]
+        assert paused["usage"]["completion_tokens"] == 24
+        assert paused["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"]
+        assert [row.preempted for row in gateway.usage.rows] == [0, 0, 1]
+
+
+def _exchanges(gateway: Gate) -> list[Exchange]:
+    return list(gateway.runtime.gateway.exchanges)
 
 
 async def both_at(there: Site, streams: list[Stream], pieces: int) -> None:
