@@ -20,6 +20,8 @@ log = logging.getLogger(__name__)
 # Snapshots of one replica at once, and their bytes; beyond, work is done again instead.
 MOST_FILES = 16
 MOST_BYTES = 2 * 1024**3
+# So many failures in a row, and the server is taken not to save at all.
+MOST_FAILURES = 3
 # As much of a prompt is remembered to find the slot that holds its beginning.
 LEAD_BYTES = 8 * 1024
 SAVE_S = 1.0
@@ -71,6 +73,7 @@ class Book:
     names: list[str] = field(default_factory=list)
     stale: list[str] = field(default_factory=list)
     bytes_held: int = 0
+    failures: int = 0
     bytes_per_token: float = BYTES_PER_TOKEN
     turns: int = 0
     tidying: asyncio.Task[None] | None = None
@@ -139,6 +142,8 @@ class Slots:
         expected = round(tokens * book.bytes_per_token)
         if not book.names or book.bytes_held + expected > MOST_BYTES:
             return None
+        if book.failures >= MOST_FAILURES:
+            return None
         name = book.names.pop()
         book.bytes_held += expected
         done = False
@@ -146,8 +151,9 @@ class Slots:
             answer = await self._call(book, seat.number, "save", name, SAVE_S)
             saved, size = _count(answer, "n_saved"), _count(answer, "n_written")
             if not saved:
+                self._failed(book)
                 return None
-            done = True
+            done, book.failures = True, 0
         finally:
             book.bytes_held -= expected
             if not done:
@@ -155,6 +161,15 @@ class Slots:
         book.bytes_held += size
         book.bytes_per_token = size / saved
         return Snapshot(book, name, saved, size)
+
+    def _failed(self, book: Book) -> None:
+        book.failures += 1
+        if book.failures == MOST_FAILURES:
+            log.warning(
+                "%s saves no slots (is it started with --slot-save-path?);"
+                " paused requests are computed again there",
+                book.facts.name,
+            )
 
     async def restore(self, seat: Seat, snapshot: Snapshot, request: str) -> bool:
         """Bring a request's state into its new slot. False where it is not to be had, as on
@@ -197,6 +212,8 @@ class Slots:
     def _tidy(self, book: Book) -> None:
         """Empty files that nobody needs, where a slot is free for it."""
         if not book.stale or book.tidying is not None or not book.free:
+            return
+        if book.failures >= MOST_FAILURES:
             return
         if self._books.get(book.facts.name) is not book:
             return  # the process is gone; its folder is cleaned when it starts

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Callable
 
+import pytest
+
 from scheduler.core.fleet import ReplicaFacts
 from scheduler.gateway.slots import MOST_BYTES, MOST_FILES, Seat, Slots, Snapshot
 
@@ -170,6 +172,24 @@ async def test_what_could_not_be_saved_leaves_no_name_in_use() -> None:
     slots.give_back(seat)
     await slots.close()
     assert (len(seat.book.names), seat.book.bytes_held) == (MOST_FILES, 0)
+
+
+async def test_a_server_that_saves_nothing_is_left_alone(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Started without a folder for slots: it is asked three times, and told about once."""
+    server = Server()
+    server.answer = lambda action: None
+    slots, where = Slots(server), facts(1)
+    asked = []
+    for number in range(6):
+        seat = await seated(slots, where, f"q{number}")
+        assert await slots.save(seat, 100) is None
+        slots.give_back(seat)
+        await slots.close()
+        asked.append(len(server.calls))
+    assert asked[1] < asked[2] == asked[5]
+    assert [r.levelname for r in caplog.records] == ["WARNING"]
 
 
 async def test_snapshots_are_bounded_in_number() -> None:
