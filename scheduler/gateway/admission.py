@@ -76,7 +76,7 @@ def story_of(payload: Payload, operation: str, lane: int) -> Story | None:
     if not continuable(payload, operation) or not (payload.stream or lane == LOWEST):
         return None
     assembler = None if payload.stream else Assembler(operation)
-    return Story(stops_of(payload), assembler)
+    return Story(stops_of(payload), assembler, most=payload.output_tokens)
 
 
 def resume_of(story: Story | None) -> Resume:

@@ -251,8 +251,11 @@ class Exchange:
         call, attempt = self.call, self.attempt
         if call is None or call.replica is None or self._interrupt is not None:
             return
-        if self._content and (self.story is None or not self.story.can_go_on):
+        story = self.story
+        if self._content and (story is None or not story.can_go_on):
             return
+        if story is not None and story.said_all:
+            return  # it is over sooner than it could be stopped
         self._yielding = True
         if attempt is not None and attempt.placed.attempt == call.attempt:
             if attempt.idle and self._task is not None:

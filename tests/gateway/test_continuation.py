@@ -8,6 +8,7 @@ import pytest
 from scheduler.engines import ENGINES, engine
 from scheduler.engines.continuation import Continuation, Partial, less_tokens
 from scheduler.gateway.payload import Payload, parse
+from scheduler.gateway.story import Story
 from scheduler.gateway.transcript import Transcript, continuable, stops_of
 from scheduler.gateway.usage import Usage
 
@@ -200,3 +201,15 @@ def test_usage_has_the_prompt_once_and_all_that_was_said() -> None:
     assert transcript.total(Usage(30, 28, 7, reported=True), 10) == Usage(19, 4, 17, reported=True)
     nothing = Usage()
     assert transcript.total(nothing, 10) is nothing
+
+
+def test_an_answer_that_has_all_its_tokens_is_not_to_be_stopped() -> None:
+    """Going on would make one token too many."""
+    story = Story((), most=2)
+    story.transcript.add("a", [1])
+    assert not story.said_all
+    story.transcript.add("b", [2])
+    assert story.said_all
+    boundless = Story(())
+    boundless.transcript.add("a", [1])
+    assert not boundless.said_all
