@@ -206,7 +206,8 @@ class Exchange:
                 )
                 outcome = await call.failed(failure.fault, self._pause())
                 if isinstance(outcome, Refusal) and outcome.reason == "upstream_error":
-                    raise GatewayError(failure.reason) from failure
+                    told = GatewayError(failure.reason)
+                    raise (broken_error(failure.detail) if self._content else told) from failure
         self._rates.settle(self.row)
         raise GatewayError(outcome.reason, retry_after=outcome.retry_after)
 
