@@ -70,6 +70,9 @@ async def test_c08_ten_thousand_random_steps_strand_nobody(seed: int) -> None:
     assert len(world.ended) == world.made
     assert set(world.ended.values()) >= {"closed", "no_capacity"}
     world.replica("a", 2, generation=fleet.generation["a"])
+    # It may have said last that it was busy.
+    world.clock.advance(9.0)
+    world.scheduler.post(events.Tick())
     assert world.open().replica is not None
 
 
