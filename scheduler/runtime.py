@@ -103,6 +103,11 @@ class Runtime:
         self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self._become_ready(), "readiness")
 
+    async def retire(self, grace: float) -> None:
+        """Admit nobody any more; returns when what runs has ended, by itself or after
+        ``grace`` seconds. May be begun before ``stop``, which then only waits for it."""
+        await self.gateway.retire(grace)
+
     async def stop(self, grace: float) -> None:
         """Stop admitting, let streams end, then let go of everything. Nothing is lost."""
         await self.gateway.stop(grace)

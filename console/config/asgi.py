@@ -17,6 +17,7 @@ django_application = get_asgi_application()
 
 # Django must be set up before anything that reaches its models is imported.
 from console.config.memory import settle  # noqa: E402
+from console.config.stopping import at_stop_signal  # noqa: E402
 from console.config.wiring import runtime  # noqa: E402
 from console.live.hub import get_hub  # noqa: E402
 from console.live.routing import websocket_application  # noqa: E402
@@ -41,6 +42,7 @@ async def _lifespan(receive: Any, send: Any, *, gateway: bool, hub: bool) -> Non
                 await get_hub().start()
             if gateway:
                 await runtime().start()
+            at_stop_signal(lambda: _begin_stop(gateway=gateway, hub=hub))
             settle()
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":
@@ -50,6 +52,14 @@ async def _lifespan(receive: Any, send: Any, *, gateway: bool, hub: bool) -> Non
                 await get_hub().stop()
             await send({"type": "lifespan.shutdown.complete"})
             return
+
+
+async def _begin_stop(*, gateway: bool, hub: bool) -> None:
+    """Let go of everybody who would keep the server from stopping."""
+    if hub:
+        await get_hub().stop()
+    if gateway:
+        await runtime().retire(GRACE_S)
 
 
 async def application(scope: Scope, receive: Any, send: Any) -> None:

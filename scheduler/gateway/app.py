@@ -83,6 +83,7 @@ class Gateway:
         self.before_metrics: Callable[[], None] = lambda: None
         self._metrics_token = metrics_token
         self._sweeper: asyncio.Task[None] | None = None
+        self._retiring: asyncio.Task[None] | None = None
         self._routes: dict[tuple[str, str], Callable[[Scope, Send], Awaitable[None]]] = {
             ("GET", "/healthz"): self._healthz,
             ("GET", "/readyz"): self._readyz,
@@ -119,8 +120,22 @@ class Gateway:
         await self.upstream.start()
         self._sweeper = asyncio.create_task(self._sweep(), name="gateway sweep")
 
+    async def retire(self, grace: float) -> None:
+        """Refuse what comes and what waits, let running requests end within ``grace`` seconds.
+        Begun once: whoever asks again waits for the same end."""
+        if self._retiring is None:
+            self._retiring = asyncio.create_task(self._retire(grace), name="gateway retiring")
+        await asyncio.shield(self._retiring)
+
     async def stop(self, grace: float) -> None:
-        """Refuse what comes and what waits, let running requests end within ``grace`` seconds."""
+        """Retire, then let go of the replicas."""
+        await self.retire(grace)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        await self.slots.close()
+        await self.upstream.close()
+
+    async def _retire(self, grace: float) -> None:
         self.drain()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(grace):
@@ -131,10 +146,6 @@ class Gateway:
             # A caller that reads nothing can't keep us.
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._idle.wait()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        await self.slots.close()
-        await self.upstream.close()
 
     def drain(self) -> None:
         """Readiness off; what waits for a slot is told to come back."""

@@ -34,6 +34,8 @@ def database(url: str) -> dict[str, object]:
         # Under ASGI a persistent connection belongs to a thread that goes away with it open;
         # a pool bounds them per process and hands each back at the end of a request.
         "CONN_MAX_AGE": 0,
+        # A connection of the pool may have died with a server that has come back since.
+        "CONN_HEALTH_CHECKS": True,
         "OPTIONS": {**options, "pool": {"min_size": 0, "max_size": 8, "timeout": 10}},
     }
 
