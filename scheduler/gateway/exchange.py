@@ -242,8 +242,7 @@ class Exchange:
             row.http_status, row.reason = await attempt.carry(response)
             row.status = "ok" if row.http_status == 200 else "client_error"
         finally:
-            # Closing tells the engine to stop; a connection read to its end is kept.
-            response.close() if not response.content.at_eof() else response.release()
+            await self.gateway.upstream.leave(response)
 
     def _yield(self) -> None:
         """The slot is wanted: stop, if the answer can go on later or the caller has seen

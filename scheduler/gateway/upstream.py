@@ -25,6 +25,8 @@ from scheduler.core.fleet import ReplicaFacts
 from scheduler.core.policy import Failover
 from scheduler.engines import Engine
 
+from .hangup import hang_up
+
 log = logging.getLogger(__name__)
 
 # Shorter than the servers' own (5 s), so that none closes a connection we just chose.
@@ -83,6 +85,7 @@ class Connector(aiohttp.TCPConnector):
             limit=0, resolver=resolver, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=30
         )
         self.fresh: set[str] = set()
+        self.lines: dict[str, asyncio.Transport | None] = {}
 
     async def _create_connection(
         self,
@@ -92,6 +95,17 @@ class Connector(aiohttp.TCPConnector):
     ) -> ResponseHandler:
         self.fresh.add(req.headers[REQUEST_ID])
         return await super()._create_connection(req, traces, timeout)
+
+    async def connect(
+        self,
+        req: aiohttp.ClientRequest,
+        traces: list[aiohttp.tracing.Trace],
+        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the library's signature
+    ) -> aiohttp.connector.Connection:
+        """The library's own; it is noted which connection an attempt goes over."""
+        connection = await super().connect(req, traces, timeout)
+        self.lines[req.headers[REQUEST_ID]] = connection.transport
+        return connection
 
 
 class Upstream:
@@ -154,12 +168,21 @@ class Upstream:
                 Fault.ERROR, "upstream_error", f"{facts.name} broke off before answering"
             ) from error
 
+    async def leave(self, response: aiohttp.ClientResponse) -> None:
+        """Be done with an answer. A connection read to its end is kept; closing another tells
+        the engine to stop, which it has seen when this returns, or will never see."""
+        if response.content.at_eof():
+            response.release()
+            return
+        connection = response.connection
+        await hang_up(connection.transport if connection is not None else None, response.close)
+
     async def command(
         self, facts: ReplicaFacts, path: str, body: dict[str, object], *, within: float
     ) -> dict[str, object] | None:
         """POST JSON to a replica's own interface; its answer, a JSON object. None for anything
         else than a 200 within so many seconds."""
-        headers = {REQUEST_ID: f"command-{path}", hdrs.CONNECTION: "close"}
+        headers = {REQUEST_ID: f"{facts.name}-{path}", hdrs.CONNECTION: "close"}
         try:
             if facts.token_file:
                 headers[hdrs.AUTHORIZATION] = f"Bearer {self._token(facts.token_file)}"
@@ -198,8 +221,13 @@ class Upstream:
             except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
                 if last or attempt_id in connector.fresh:
                     raise
+            except asyncio.CancelledError:
+                # The client has closed the connection, but not let go of its socket yet.
+                await hang_up(connector.lines.get(attempt_id), _nothing)
+                raise
             finally:
                 connector.fresh.discard(attempt_id)
+                connector.lines.pop(attempt_id, None)
         raise AssertionError("unreachable")
 
     def _url(self, base: str, path: str) -> URL:
@@ -230,6 +258,10 @@ class Upstream:
                 Fault.ERROR, "upstream_error", "the replica's token file cannot be read"
             ) from error
         return known[1]
+
+
+def _nothing() -> None:
+    """All has been closed."""
 
 
 @lru_cache(maxsize=8)
