@@ -1,14 +1,18 @@
 """What all gateway tests share."""
 
 import ssl
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from functools import lru_cache
 
 import pytest
 
+from scheduler.core.fleet import ModelFacts
+from scheduler.testing import Memory
 from tests.support.engines import EngineProcess, emulator_process
 
 from .engines import Served, served
+from .harness import Gate, furnished, gate, replica
+from .stub import Stub, stub
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -44,3 +48,23 @@ def engine_server(request: pytest.FixtureRequest) -> Served:
     """One after the other: the emulator and a real engine."""
     found: Served = request.getfixturevalue(request.param)
     return found
+
+
+@pytest.fixture
+async def engine() -> AsyncIterator[Stub]:
+    async with stub() as running:
+        yield running
+
+
+@pytest.fixture
+def memory(engine: Stub) -> Memory:
+    memory = furnished(replica(engine.url))
+    memory.model(ModelFacts("org/big model"))
+    memory.model(ModelFacts("elsewhere"))
+    return memory
+
+
+@pytest.fixture
+async def running(memory: Memory) -> AsyncIterator[Gate]:
+    async with gate(memory) as found:
+        yield found
