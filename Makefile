@@ -24,13 +24,14 @@ endif
 
 STATIC_SOURCES := $(shell find static -type f 2>/dev/null)
 
-.PHONY: help up test test-long check bench simulate lock tools clean
+.PHONY: help up test test-long check bench incident simulate lock tools clean
 
 help:
 	@echo 'make up      start Fairlane with its database and demo data (ENGINE=llama, DEMO=0, PORT=8000)'
 	@echo 'make test    the whole test suite (ARGS="-k name" passes options to pytest)'
 	@echo 'make check   format, lint, types, import contracts, migrations, templates'
 	@echo 'make bench   the benchmark tables (OUT=dir writes bench.json, ARGS="--only core")'
+	@echo 'make incident  an evaluation fills the cards of the running system: who waits (OUT=dir)'
 	@echo 'make simulate  the scheduling experiment (SCENARIO=path or name, SEED=n, OUT=dir)'
 
 up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static
@@ -53,6 +54,10 @@ check: $(VENV)/.dev build/.static
 
 bench: $(VENV)/.dev build/.static
 	@$(PY) -m bench $(if $(OUT),--out '$(OUT)') $(ARGS)
+
+# About three minutes: the real gateway, emulated cards, one scenario in real time.
+incident: $(VENV)/.runtime
+	@$(PY) -m bench.incident $(if $(OUT),--out '$(OUT)') $(ARGS)
 
 # Every scenario of the project under every scheduler, or the one given; on all cores.
 simulate: $(VENV)/.runtime

@@ -183,6 +183,8 @@ class Attempt:
         except UnreadableAnswerError as error:
             raise self._broken(str(error)) from error
         self.on_content()
+        # A caller may close with the last byte, before the server tells us that it is out.
+        self.complete = True
         await self.reply.plain(200, shown)
 
     async def _stream(self, response: aiohttp.ClientResponse) -> None:
@@ -210,6 +212,7 @@ class Attempt:
             await self.reply.end()
         else:
             self.on_content()
+            self.complete = True
             await self.reply.plain(200, assembler.body())
 
     def _tap(self, show_usage: bool) -> Tap:
