@@ -158,9 +158,7 @@ async def test_a_crowd_of_all_kinds_comes_to_rest() -> None:
 
     policy = Policy()
     short = replace(policy.queues.P2, queue_timeout_ms=400, max_queue=60)
-    # Any replica may take any request, however dear its time is at the moment.
-    anywhere = replace(policy.placement, slot_price=0.0)
-    policy = replace(policy, queues=replace(policy.queues, P2=short), placement=anywhere)
+    policy = replace(policy, queues=replace(policy.queues, P2=short))
     async with stub(moody) as a, stub(moody) as b:
         facts = [replica(a.url, name="a", slots=3), replica(b.url, name="b", slots=2)]
         async with gate(furnished(*facts, policy=policy)) as gateway:
