@@ -17,7 +17,7 @@ django_application = get_asgi_application()
 
 # Django must be set up before anything that reaches its models is imported.
 from console.config.memory import settle  # noqa: E402
-from console.config.stopping import at_stop_signal  # noqa: E402
+from console.config.stopping import at_stop_signal, end_with_parent  # noqa: E402
 from console.config.wiring import runtime  # noqa: E402
 from console.live.hub import get_hub  # noqa: E402
 from console.live.routing import websocket_application  # noqa: E402
@@ -43,6 +43,7 @@ async def _lifespan(receive: Any, send: Any, *, gateway: bool, hub: bool) -> Non
             if gateway:
                 await runtime().start()
             at_stop_signal(lambda: _begin_stop(gateway=gateway, hub=hub))
+            end_with_parent()
             settle()
             await send({"type": "lifespan.startup.complete"})
         elif message["type"] == "lifespan.shutdown":

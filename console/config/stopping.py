@@ -6,6 +6,8 @@ sockets that would stay open for ever.
 """
 
 import asyncio
+import multiprocessing
+import os
 import signal
 import threading
 from collections.abc import Callable, Coroutine
@@ -40,3 +42,18 @@ def at_stop_signal(begin: Callable[[], Coroutine[object, object, None]]) -> None
         signal.signal(number, heard)
         # As the loop had set it: no system call is to break off for a signal.
         signal.siginterrupt(number, False)
+
+
+def end_with_parent() -> None:
+    """Stop in good order when the process that started this worker dies without a word: its
+    successor would share replicas with us, each counting only its own requests."""
+    parent = multiprocessing.parent_process()
+    if parent is None:
+        return
+    loop = asyncio.get_running_loop()
+
+    def died() -> None:
+        loop.remove_reader(parent.sentinel)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    loop.add_reader(parent.sentinel, died)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import psycopg
 import pytest
 from psycopg import sql
@@ -301,6 +302,42 @@ async def test_h04_sigterm_loses_no_answer_and_no_row(
         statuses = [str(row["status"]) for row in rows]
         assert sorted(statuses) == ["ok"] * 22 + ["shutting_down"] * 3
         assert "Traceback" not in process.text()
+
+
+async def test_a_worker_does_not_outlive_the_process_that_started_it(
+    furnished: Installation, engine: Stub, database_url: str, tmp_path: Path
+) -> None:
+    """kill -9 of the parent: two gateways on one fleet would each count only their own. The
+    worker lets its streams end, writes its rows, and goes."""
+    held = Held()
+    with (
+        copied(furnished, database_url, tmp_path) as installation,
+        serving(installation, role="gateway") as process,
+    ):
+        (worker,) = workers(process.process.pid)
+        async with client_of(process) as running:
+            await served(running)
+            engine.answer = held
+            key = running.keys["owner"]
+            stream = asyncio.create_task(running.chat("s", key, stream=True))
+            await running.until(lambda: held.order == ["s"])
+            process.process.kill()
+            process.process.wait(5)
+            await asyncio.sleep(0.2)
+            assert worker.is_running()
+            held.finish("s")
+            assert (await stream).content.endswith(DONE)
+            await running.until(lambda: not worker.is_running(), within=10)
+            assert [str(row["status"]) for row in await running.rows("owner")] == ["ok"]
+
+
+def workers(parent: int) -> list[psutil.Process]:
+    """The processes that serve for a ``serve`` command."""
+    return [
+        child
+        for child in psutil.Process(parent).children()
+        if "resource_tracker" not in " ".join(child.cmdline())
+    ]
 
 
 @contextlib.asynccontextmanager
