@@ -165,6 +165,8 @@ async def test_f02_debug_logs_hold_no_secret_and_no_text(
         async with gate(furnished(facts, policy=policy)) as gateway:
             gateway.memory.model(ModelFacts("elsewhere"))
             await one_of_each(gateway)
+            gateway.tell_policy(limits())
+            await gateway.until(lambda: gateway.runtime.gateway.policy_version == 1)
             assert server.seen[0].header("authorization") == f"Bearer {TOKEN}"
 
             def fault(*_: object) -> None:

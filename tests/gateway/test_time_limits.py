@@ -87,7 +87,7 @@ async def test_a_slow_answer_that_never_falls_silent_is_no_timeout() -> None:
             await wire.send(body[index : index + 16])
             await asyncio.sleep(0.1)
 
-    policy = limits(idle_ms=600, first_byte_ms=600)
+    policy = limits(idle_ms=1000, first_byte_ms=1000)
     async with stub(slow) as server, gate(furnished(replica(server.url), policy=policy)) as gateway:
         assert (await gateway.chat()).status_code == 200
 
