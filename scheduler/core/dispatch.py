@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from .choice import allowed, choose
+from .choice import choose
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
-from .placement import fits, place, remember, scores, served
+from .placement import fits, place, remember, roomy, scores, served
 from .replica import Replica
 from .request import Phase, Request
 from .shares import charge, join, settle
@@ -40,8 +40,6 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     replica = None
     if tenant.may_run:
         replica = place(state, request, kv_need(state, request))
-        if replica is not None and not allowed(state, state.pool(replica), request.lane):
-            replica = None
     if replica is not None and choose(state, replica) is None:
         _admit(state, request)
         _start(state, request, replica, out, "set")
@@ -55,6 +53,9 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     else:
         _admit(state, request)
         enqueue(state, request)
+        if replica is None and kv_need(state, request):
+            # It may yet fit when its answers turn out shorter, with no slot coming free.
+            state.blocked.update(roomy(state, request))
         for other in _outside(state, request) if replica is None else (replica,):
             fill(state, other, out)
 

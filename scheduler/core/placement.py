@@ -1,5 +1,6 @@
 """Which replica a request goes to, among those that may take it now."""
 
+from .choice import allowed
 from .replica import Replica
 from .request import Request
 from .state import State
@@ -54,13 +55,29 @@ def is_large_enough(state: State, request: Request, replica: Replica, tokens: in
     )
 
 
+def roomy(state: State, request: Request) -> list[str]:
+    """Replicas for the request with a slot free, but not the KV cache."""
+    flow = (request.ticket.model, request.lane)
+    return [
+        replica.facts.name
+        for tiers in (state.layout.sets.get(flow, ()), state.layout.spills.get(flow, ()))
+        for tier in tiers
+        for replica in tier
+        if replica.facts.kv_tokens is not None and replica.open(state.now)
+    ]
+
+
 def _best(state: State, request: Request, tier: tuple[Replica, ...], tokens: int) -> Replica | None:
-    now, level = state.now, request.ticket.level
+    now, level, lane = state.now, request.ticket.level, request.lane
     free = []
     for replica in tier:
         if replica.open(now) and fits(state, request, replica, tokens):
             least, most = replica.facts.levels
-            if least <= level <= most and not (request.tried and request.avoids(replica)):
+            if (
+                least <= level <= most
+                and not (request.tried and request.avoids(replica))
+                and (lane < 2 or allowed(state, state.pool(replica), lane))
+            ):
                 free.append(replica)
     if len(free) < 2:
         return free[0] if free else None

@@ -8,6 +8,7 @@ from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.ticket import Resume, Ticket
 
+from .checks import check_limits, check_preempted, check_promoted
 from .world_parts import POOLS, fleet
 
 
@@ -60,6 +61,7 @@ class Books(RuleBasedStateMachine):
                 decision.replica,
                 decision.generation,
             )
+            check_limits(self.state, decision)
         elif isinstance(decision, Reject):
             assert decision.request not in self.ended
             del self.waiting[decision.request]
@@ -69,7 +71,9 @@ class Books(RuleBasedStateMachine):
             self._check_preempt(decision)
             self.stopping.add(decision.request)
         elif isinstance(decision, Promote):
+            assert decision.request not in self.promoted, "promoted twice"
             self.promoted.add(decision.request)
+            check_promoted(self.state, decision)
         elif isinstance(decision, WakeAt):
             assert decision.at > 0
         else:
@@ -81,10 +85,7 @@ class Books(RuleBasedStateMachine):
         assert decision.request not in self.promoted
         assert where == decision.replica
         assert victim.resume is not Resume.NEVER
-        held = self.state.requests[decision.request]
-        assert held.lane == 2
-        assert held.preempted <= self.state.policy.preemption.max_per_request
-        assert self.state.requests[decision.beneficiary].lane == 0
+        check_preempted(self.state, decision)
 
     def _check_order(self, decision: Dispatch, before: set[str]) -> None:
         """Strict mode: who has gone ahead of a more urgent one that could use the slot?"""

@@ -4,9 +4,6 @@ The world keeps its own books from the decisions alone (see ``books``). The stat
 are held against a recount, its decisions against the books.
 """
 
-import copy
-from dataclasses import replace
-
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
@@ -20,16 +17,17 @@ from scheduler.core.replica import Replica
 from scheduler.core.request import Phase, Request
 from scheduler.core.ticket import Resume, Ticket
 
-from .books import Books
+from .upsets import Upsets
 from .world_parts import BUSINESSES, MODELS, MS, SECOND, fleet, policies
 
 
-class World(Books):
+class World(Upsets):
     """Rules post events; ``_step`` applies one and checks what came of it."""
 
-    @initialize(seed=st.integers(1, 1000))
-    def begin(self, seed: int) -> None:
+    @initialize(seed=st.integers(1, 1000), policy=st.sampled_from(policies()))
+    def begin(self, seed: int, policy: Policy) -> None:
         self.open_books(seed, 1_000 * SECOND)
+        self._step(events.PolicyChanged(policy))
 
     # Rules.
 
@@ -41,7 +39,6 @@ class World(Books):
         output=st.sampled_from([0, 50, 400]),
         resume=st.sampled_from(list(Resume)),
         budget=st.sampled_from([None, 50 * MS, 3 * SECOND]),
-        count=st.integers(1, 4),
     )
     def arrive(
         self,
@@ -52,33 +49,47 @@ class World(Books):
         output: int,
         resume: Resume,
         budget: int | None,
-        count: int,
     ) -> None:
-        for _ in range(count):
-            self.number += 1
-            ticket = Ticket(
-                f"r{self.number}",
-                business,
-                model,
-                self.state.policy.lane_of(level),
-                level,
-                self.now,
-                prompt,
-                output if prompt else 0,
-                budget,
-                resume,
-            )
-            self.waiting[ticket.id] = ticket
-            self._step(events.Arrived(ticket))
+        self.number += 1
+        ticket = Ticket(
+            f"r{self.number}",
+            business,
+            model,
+            self.state.policy.lane_of(level),
+            level,
+            self.now,
+            prompt,
+            output if prompt else 0,
+            budget,
+            resume,
+        )
+        self.waiting[ticket.id] = ticket
+        self._step(events.Arrived(ticket))
+
+    @rule(
+        levels=st.sampled_from([(0, 2), (3, 6), (7, 9), (7, 9)]),
+        count=st.integers(3, 9),
+        tokens=st.sampled_from([(0, 0), (20, 50), (100, 400)]),
+        resume=st.sampled_from([Resume.NEVER, Resume.RESTART, Resume.CONTINUE, Resume.CONTINUE]),
+    )
+    def flood(
+        self, levels: tuple[int, int], count: int, tokens: tuple[int, int], resume: Resume
+    ) -> None:
+        """Many requests at once, of all businesses and models."""
+        for number in range(count):
+            level = levels[0] + number % (levels[1] - levels[0] + 1)
+            business, model = BUSINESSES[number % 3], MODELS[number // 3 % 2]
+            self.arrive(business, model, level, *tokens, resume, None)
 
     @precondition(lambda self: self.running)
-    @rule(data=st.data(), output=st.integers(0, 400))
-    def finish(self, data: st.DataObject, output: int) -> None:
-        name = data.draw(st.sampled_from(sorted(self.running)))
-        _, attempt, _, _ = self.running.pop(name)
-        self.stopping.discard(name)
-        self.ended[name] = "finished"
-        self._step(events.Finished(name, attempt, 10, output))
+    @rule(data=st.data(), output=st.integers(0, 400), count=st.integers(1, 3))
+    def finish(self, data: st.DataObject, output: int, count: int) -> None:
+        for _ in range(min(count, len(self.running))):
+            name = data.draw(st.sampled_from(sorted(self.running)))
+            _, attempt, _, _ = self.running.pop(name)
+            self.stopping.discard(name)
+            self.ended[name] = "finished"
+            self._step(events.Finished(name, attempt, 10, output))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), fault=st.sampled_from(list(events.Fault)))
@@ -116,49 +127,6 @@ class World(Books):
         name = data.draw(st.sampled_from(sorted(self.running)))
         self._step(events.Progress(name, self.running[name][1], tokens))
 
-    @rule(name=st.sampled_from(sorted(fleet())), ready=st.booleans())
-    def probe(self, name: str, ready: bool) -> None:
-        self.ready[name] = ready
-        self._tell(name)
-
-    @rule(name=st.sampled_from(sorted(fleet())))
-    def restart(self, name: str) -> None:
-        self.generation[name] += 1
-        self.ready[name] = True
-        self._tell(name)
-
-    @rule(name=st.sampled_from(sorted(fleet())), slots=st.integers(1, 4), drain=st.booleans())
-    def change(self, name: str, slots: int, drain: bool) -> None:
-        self.facts[name] = replace(self.facts[name], slots=slots, draining=drain)
-        self._tell(name)
-
-    @rule(name=st.sampled_from(sorted(fleet())))
-    def remove(self, name: str) -> None:
-        self.ready[name] = False
-        self._step(events.ReplicaRemoved(name))
-
-    @rule(
-        business=st.sampled_from(BUSINESSES),
-        running=st.sampled_from([None, None, 0, 1, 3]),
-        queued=st.sampled_from([None, None, 0, 2]),
-        gone=st.booleans(),
-    )
-    def quota(self, business: str, running: int | None, queued: int | None, gone: bool) -> None:
-        facts = BusinessFacts(business, running=running, queued=queued)
-        self._step(events.QuotaChanged(business, None if gone else facts))
-
-    @rule(policy=st.sampled_from(policies()))
-    def new_policy(self, policy: Policy) -> None:
-        self._step(events.PolicyChanged(policy))
-
-    @rule(
-        name=st.sampled_from(sorted(fleet())),
-        use=st.sampled_from([None, 0.0, 0.5, 1.0]),
-        queue=st.sampled_from([None, 0, 3]),
-    )
-    def measure(self, name: str, use: float | None, queue: int | None) -> None:
-        self._step(events.Measured(name, use, use, queue))
-
     @rule(milliseconds=st.sampled_from([1, 20, 300, 2500, 40_000]))
     def wait(self, milliseconds: int) -> None:
         """Time passes, with the ticks that were asked for."""
@@ -171,10 +139,10 @@ class World(Books):
         self.now = until
         self._step(events.Tick())
 
-    @rule()
-    def copy(self) -> None:
-        """From here a copy of the state must go on in the same way."""
-        self.copied = (len(self.history), copy.deepcopy(self.state))
+    @rule(data=st.data())
+    def upset(self, data: st.DataObject) -> None:
+        """Something else than a request changes."""
+        data.draw(st.sampled_from(self.upsets()))(data)
 
     # What must hold.
 

@@ -193,3 +193,17 @@ def test_counts_come_back_to_nothing() -> None:
     assert (replica.running, replica.kv_used, dict(replica.holds)) == (0, 0, {})
     pool = scene.state.pools["shared"]
     assert (pool.running, pool.promoted) == ([0, 0, 0], 0)
+
+
+def test_answers_that_turn_out_short_make_room_at_once() -> None:
+    """What waits for KV cache is expected to need less from now on, and fits."""
+    scene = Scene(card("small", 4, kv=900), card("other", 1))
+    scene.arrive("a", prompt=100, output=400)
+    scene.arrive("b", prompt=100, output=400)
+    scene.arrive("c", prompt=100, output=400)
+    assert len(scene.on("small")) == len(scene.on("other")) == 1
+    waiting = scene.waiting()
+    scene.arrive("held", 0)
+    assert scene.where("held") == "small"
+    scene.finish(scene.on("other")[0], output=100)
+    assert not set(waiting) & set(scene.waiting())

@@ -257,3 +257,11 @@ def test_a_pools_use_is_recounted_when_a_replica_moves() -> None:
     scene.finish(*list(scene.running))
     assert pools["shared"].running == pools["other"].running == [0, 0, 0]
     assert SHARED.name in pools
+
+
+def test_a_pool_at_its_bound_leaves_another_to_be_used() -> None:
+    other = PoolFacts("other", False, frozenset({0, 1, 2}))
+    scene = Scene(card("a", 10), card("b", 10, pool=other), policy=bound(0.2, borrow=False))
+    flood(scene, 2, 6)
+    assert (len(scene.on("a")), len(scene.on("b"))) == (2, 2)
+    assert len(scene.waiting()) == 2

@@ -19,7 +19,7 @@ def fleet() -> dict[str, ReplicaFacts]:
     """Four replicas: one dedicated, one with little KV cache, one for some levels only."""
     both = {"a": "a", "b": "b"}
     return {
-        "u1": ReplicaFacts("u1", "", "vllm", "urgent", 1, models=both),
+        "u1": ReplicaFacts("u1", "", "vllm", "urgent", 2, models=both),
         "s1": ReplicaFacts("s1", "", "vllm", "shared", 3, models=both),
         "s2": ReplicaFacts("s2", "", "vllm", "shared", 2, kv_tokens=900, models={"a": "a"}),
         "s3": ReplicaFacts("s3", "", "vllm", "shared", 2, models=both, levels=(2, 8)),
@@ -39,6 +39,20 @@ def policies() -> list[Policy]:
         replace(base, lending=replace(base.lending, enabled=True, keep_free=0)),
         replace(base, mode="weighted", queues=replace(base.queues, P2=impatient)),
         replace(base, mode="fifo"),
+        replace(base, mode="weighted", queues=replace(base.queues, P2=hard)),
+        replace(
+            base,
+            lending=replace(base.lending, enabled=True, keep_free=1),
+            queues=replace(base.queues, P1=replace(base.queues.P1, preempt=True), P2=hard),
+        ),
+        replace(
+            base,
+            queues=replace(
+                base.queues,
+                P0=replace(base.queues.P0, overflow=False),
+                P2=replace(impatient, shared_pool="shared"),
+            ),
+        ),
         replace(
             base,
             queues=replace(
