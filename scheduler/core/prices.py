@@ -17,7 +17,7 @@ from math import exp
 SHARPNESS = 24
 ROUNDS = 60
 FIRST_ROUNDS = 300
-STEP = 0.08
+STEP = 0.16
 # After so many rounds steps are half as long, so that prices settle.
 SETTLING = 15
 # Work is as good as gone from where it costs so much more than elsewhere.
@@ -135,10 +135,12 @@ def _adjust(
     worst = 0.0
     for group in part:
         if slots[group]:
-            error = used[group] / slots[group] / mean - 1.0
-            worst = max(worst, abs(error))
+            load = used[group] / slots[group]
+            worst = max(worst, abs(load / mean - 1.0))
+            # Between -1 and 1, and of two overloaded groups still larger for the worse.
+            push = (load - mean) / (load + mean)
             least, most = bounds[group]
-            price = prices[group] * exp(step * min(error, 1.0))
+            price = prices[group] * exp(step * push)
             prices[group] = min(max(price, least), most)
     scale = max(prices[group] for group in part)
     for group in part:
