@@ -39,7 +39,8 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
         return
     replica = None
     if tenant.may_run:
-        replica = place(state, request, kv_need(state, request))
+        bounded = (ticket.model, request.lane) in state.layout.bounded
+        replica = place(state, request, kv_need(state, request) if bounded else 0)
     if replica is not None and choose(state, replica) is None:
         _admit(state, request)
         _start(state, request, replica, out, "set")
@@ -53,7 +54,7 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     else:
         _admit(state, request)
         enqueue(state, request)
-        if replica is None and kv_need(state, request):
+        if replica is None and state.layout.bounded:
             # It may yet fit when its answers turn out shorter, with no slot coming free.
             state.blocked.update(roomy(state, request))
         for other in _outside(state, request) if replica is None else (replica,):
@@ -83,7 +84,8 @@ def fill(state: State, replica: Replica, out: list[Decision], *, preempted: bool
         if found is None:
             return
         request, why = found
-        if not fits(state, request, replica, kv_need(state, request)):
+        bounded = replica.facts.kv_tokens is not None
+        if bounded and not fits(state, request, replica, kv_need(state, request)):
             # Smaller requests behind it must not keep it waiting for ever.
             state.blocked.add(replica.facts.name)
             return
@@ -128,7 +130,8 @@ def occupy(state: State, request: Request, replica: Replica) -> None:
     request.phase = Phase.RUNNING
     request.replica, request.dispatched = replica, state.now
     request.seen = 0
-    request.kv = replica.need(kv_need(state, request))
+    bounded = replica.facts.kv_tokens is not None
+    request.kv = replica.need(kv_need(state, request)) if bounded else 0
     request.estimate = state.estimates.expected(ticket, replica.facts.name, request.produced)
     replica.running += 1
     replica.turnover += 1.0 / max(1, request.estimate)

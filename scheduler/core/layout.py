@@ -26,6 +26,8 @@ PART = 0.2
 # below this load all that is near enough is in the set.
 RELAXED = 0.5
 FARTHEST = 10.0
+# Cards of one kind do the same work at most so much slower, by what else they have to do.
+SLOWER = 2.0
 
 Tier = tuple[Replica, ...]
 Models = tuple[str, ...]
@@ -36,8 +38,8 @@ NOBODY: tuple[Models, Models, Models] = ((), (), ())
 class Layout:
     """``sets`` and ``spills``: tiers of replicas to try in order, by flow. ``wanted``,
     ``spare`` and ``strange``: models by lane for which a replica is in the set, in the spill,
-    or in neither though it takes them; ``apart`` has the last by flow. ``slots``: of a
-    flow's set."""
+    or in neither though it takes them; ``apart`` has the last by flow. ``bounded``: of a
+    flow's set and spill those whose KV cache has a bound. ``slots``: of a flow's set."""
 
     plan: Plan = field(default_factory=Plan)
     prices: dict[str, float] = field(default_factory=dict)
@@ -47,6 +49,7 @@ class Layout:
     spare: dict[str, tuple[Models, Models, Models]] = field(default_factory=dict)
     strange: dict[str, tuple[Models, Models, Models]] = field(default_factory=dict)
     apart: dict[Flow, tuple[Replica, ...]] = field(default_factory=dict)
+    bounded: dict[Flow, tuple[Replica, ...]] = field(default_factory=dict)
     slots: dict[Flow, int] = field(default_factory=dict)
 
 
@@ -64,8 +67,21 @@ def group_name(replica: Replica, estimates: Estimates) -> str:
 
 
 def _kind(group: str) -> str:
-    """A group's cards, whatever pool they are in."""
-    return group.partition("|")[2]
+    """A group's cards, whatever pool they are in and however fast they have shown to be."""
+    return group.partition("|")[2].rpartition("|")[0]
+
+
+def _alike(inside: list[str], services: Mapping[str, float]) -> list[str]:
+    """The other groups of the same cards, unless they are much slower all the same."""
+    slowest: dict[str, float] = {}
+    for name in inside:
+        kind = _kind(name)
+        slowest[kind] = max(slowest.get(kind, 0.0), SLOWER * services[name])
+    return [
+        name
+        for name, service in services.items()
+        if name not in inside and service <= slowest.get(_kind(name), 0.0)
+    ]
 
 
 def lay_out(
@@ -141,12 +157,19 @@ def _sort(
         inside, outside = outside, []
     if lane < 2:
         # The same cards in another pool are dearer only by lower lanes, which give way.
-        kinds = {_kind(name) for _, name in inside}
-        outside = [entry for entry in outside if _kind(entry[1]) not in kinds]
-        known = {name for _, name in inside}
-        inside += [(2.0, name) for name in services if name not in known and _kind(name) in kinds]
+        alike = _alike([name for _, name in inside], services)
+        outside = [entry for entry in outside if entry[1] not in alike]
+        inside += [(2.0, name) for name in alike]
     layout.sets[flow] = tuple(tuple(groups[name]) for _, name in sorted(inside))
     layout.spills[flow] = tuple(tuple(groups[name]) for _, name in sorted(outside))
+    bounded = tuple(
+        replica
+        for _, name in (*inside, *outside)
+        for replica in groups[name]
+        if replica.facts.kv_tokens is not None
+    )
+    if bounded:
+        layout.bounded[flow] = bounded
     layout.slots[flow] = sum(r.facts.slots for tier in layout.sets[flow] for r in tier)
 
 

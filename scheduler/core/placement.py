@@ -58,13 +58,8 @@ def is_large_enough(state: State, request: Request, replica: Replica, tokens: in
 def roomy(state: State, request: Request) -> list[str]:
     """Replicas for the request with a slot free, but not the KV cache."""
     flow = (request.ticket.model, request.lane)
-    return [
-        replica.facts.name
-        for tiers in (state.layout.sets.get(flow, ()), state.layout.spills.get(flow, ()))
-        for tier in tiers
-        for replica in tier
-        if replica.facts.kv_tokens is not None and replica.open(state.now)
-    ]
+    bounded = state.layout.bounded.get(flow, ())
+    return [replica.facts.name for replica in bounded if replica.open(state.now)]
 
 
 def _best(state: State, request: Request, tier: tuple[Replica, ...], tokens: int) -> Replica | None:
