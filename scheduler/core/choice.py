@@ -26,7 +26,21 @@ def choose(
         return overdue, "guard"
     order = LANES if preempted else _order(state, pool)
     lanes = [lane for lane in order if _admits(state, replica, pool, lane)]
+    if preempted:
+        gaining = _gaining(state, replica, lanes)
+        if gaining is not None:
+            return gaining, "set"
     return _in_set(state, replica, lanes) or _beyond(state, replica, pool, lanes)
+
+
+def _gaining(state: State, replica: Replica, lanes: list[int]) -> Request | None:
+    """Whoever may stop others, be the replica in its set or not: it has had one stopped here."""
+    for lane in lanes:
+        if state.policy.queue(lane).preempt:
+            found = _first(state, replica, lane, tuple(replica.facts.models))
+            if found is not None:
+                return found
+    return None
 
 
 def _in_set(state: State, replica: Replica, lanes: list[int]) -> tuple[Request, str] | None:

