@@ -58,7 +58,8 @@ def run(url: str, script: Path, *, connections: int, seconds: int, core: int) ->
     done = subprocess.run(pinned(command, core), capture_output=True, text=True, check=False)
     line = next((text for text in done.stdout.splitlines() if text.startswith("RESULT ")), None)
     if line is None:
-        raise BenchError(f"wrk at {url}: {done.stderr.strip() or done.stdout.strip()}")
+        said = done.stderr.strip() or done.stdout.strip()
+        raise BenchError(f"wrk at {url} ended with {done.returncode}: {said}")
     found: dict[str, int] = json.loads(line.removeprefix("RESULT "))
     if found["failed"] or not found["requests"]:
         raise BenchError(f"{url}: {found['failed']} of {found['requests']} requests failed")

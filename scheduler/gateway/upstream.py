@@ -6,7 +6,6 @@ connection is made, so that a name that later resolves elsewhere leads nowhere.
 """
 
 import asyncio
-import io
 import logging
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,7 +16,6 @@ import aiohttp
 import msgspec
 from aiohttp import hdrs
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
 from scheduler.core.events import Fault
@@ -25,22 +23,22 @@ from scheduler.core.fleet import ReplicaFacts
 from scheduler.core.policy import Failover
 from scheduler.engines import Engine
 
+from .client import Client, Target
 from .hangup import hang_up
 
 log = logging.getLogger(__name__)
 
 # Shorter than the servers' own (5 s), so that none closes a connection we just chose.
 KEEPALIVE_S = 3.0
-LARGE_BODY = 512 * 1024
-READ_BUFFER = 256 * 1024
-# Named in full: a client that has none to add or leave out takes its short way.
-HEADERS = {
+HEADERS: dict[str, str] = {
     hdrs.CONTENT_TYPE: "application/json",
     hdrs.ACCEPT: "*/*",
     hdrs.ACCEPT_ENCODING: "identity",
     hdrs.USER_AGENT: "fairlane",
 }
 REQUEST_ID = "X-Request-Id"
+# For calls that are timed as a whole.
+NO_LIMITS = aiohttp.ClientTimeout(total=None)
 NO_ANSWER = (aiohttp.ClientError, OSError, ValueError, msgspec.MsgspecError)
 _read_object = msgspec.json.Decoder(dict[str, object]).decode
 
@@ -75,59 +73,29 @@ class CheckedResolver(AbstractResolver):
         await self._inner.close()
 
 
-class Connector(aiohttp.TCPConnector):
-    """Notes for which attempts a connection was made, by the attempt's id: all others got one
-    that had served before, and that the server may have closed meanwhile."""
-
-    def __init__(self, resolver: CheckedResolver) -> None:
-        # Slots bound what is sent; a second bound here could only misreport a full pool.
-        super().__init__(
-            limit=0, resolver=resolver, keepalive_timeout=KEEPALIVE_S, ttl_dns_cache=30
-        )
-        self.fresh: set[str] = set()
-        self.lines: dict[str, asyncio.Transport | None] = {}
-
-    async def _create_connection(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: list[aiohttp.tracing.Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the library's signature
-    ) -> ResponseHandler:
-        self.fresh.add(req.headers[REQUEST_ID])
-        return await super()._create_connection(req, traces, timeout)
-
-    async def connect(
-        self,
-        req: aiohttp.ClientRequest,
-        traces: list[aiohttp.tracing.Trace],
-        timeout: aiohttp.ClientTimeout,  # noqa: ASYNC109 - the library's signature
-    ) -> aiohttp.connector.Connection:
-        """The library's own; it is noted which connection an attempt goes over."""
-        connection = await super().connect(req, traces, timeout)
-        self.lines[req.headers[REQUEST_ID]] = connection.transport
-        return connection
-
-
 class Upstream:
     """The client of the data path. ``allowed`` judges an IP address in text form."""
 
     def __init__(self, allowed: Callable[[str], bool]) -> None:
         self._allowed = allowed
-        self._connector: Connector | None = None
+        self._client: Client | None = None
         self._session: aiohttp.ClientSession | None = None
-        self._urls: dict[tuple[str, str], URL] = {}
+        self._targets: dict[tuple[str, str], Target] = {}
         self._tokens: dict[str, tuple[float, str]] = {}
 
     async def start(self) -> None:
         """Open the client on the running loop."""
-        self._connector = Connector(CheckedResolver(self._allowed))
-        self._session = aiohttp.ClientSession(
-            connector=self._connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=READ_BUFFER,
-            trust_env=False,
-            headers=HEADERS,
+        connector = aiohttp.TCPConnector(
+            # Slots bound what is sent; a second bound here could only misreport a full pool.
+            limit=0,
+            resolver=CheckedResolver(self._allowed),
+            keepalive_timeout=KEEPALIVE_S,
+            ttl_dns_cache=30,
         )
+        self._session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+        )
+        self._client = Client(self._session)
 
     async def close(self) -> None:
         """Close every connection."""
@@ -156,9 +124,12 @@ class Upstream:
             headers[hdrs.AUTHORIZATION] = f"Bearer {self._token(facts.token_file)}"
         if not adapter.reuses_connections:
             headers[hdrs.CONNECTION] = "close"
-        url = self._url(facts.url, adapter.path(operation))
+        assert self._client is not None
+        target = self._target(facts.url, adapter.path(operation))
         try:
-            return await self._send(url, body, headers, _connect_within(limits.connect_ms))
+            return await self._client.post(
+                target, headers, body, _connect_within(limits.connect_ms)
+            )
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError, OSError) as error:
             raise AttemptFailedError(
                 Fault.UNREACHABLE, "upstream_error", f"{facts.name} cannot be reached"
@@ -182,14 +153,15 @@ class Upstream:
     ) -> dict[str, object] | None:
         """POST JSON to a replica's own interface; its answer, a JSON object. None for anything
         else than a 200 within so many seconds."""
+        assert self._client is not None
         headers = {REQUEST_ID: f"{facts.name}-{path}", hdrs.CONNECTION: "close"}
         try:
             if facts.token_file:
                 headers[hdrs.AUTHORIZATION] = f"Bearer {self._token(facts.token_file)}"
-            url = self._url(facts.url, path)
+            target = self._target(facts.url, path)
             async with asyncio.timeout(within):
-                response = await self._send(
-                    url, msgspec.json.encode(body), headers, _connect_within(round(within * 1000))
+                response = await self._client.post(
+                    target, headers, msgspec.json.encode(body), NO_LIMITS
                 )
                 async with response:
                     if response.status != 200:
@@ -199,42 +171,12 @@ class Upstream:
             log.info("%s gave no answer to %s: %s", facts.name, path, error)
             return None
 
-    async def _send(
-        self, url: URL, body: bytes, headers: dict[str, str], limits: aiohttp.ClientTimeout
-    ) -> aiohttp.ClientResponse:
-        """One request; a second one where a kept connection turned out to be closed before
-        anything came back, as servers do without a word. A new connection is not retried: the
-        engine had the request, and may have died of it."""
-        session, connector = self._session, self._connector
-        assert session is not None
-        assert connector is not None
-        attempt_id = headers[REQUEST_ID]
-        for last in (False, True):
-            try:
-                return await session.post(
-                    url,
-                    data=io.BytesIO(body) if len(body) > LARGE_BODY else body,
-                    headers=headers,
-                    allow_redirects=False,
-                    timeout=limits,
-                )
-            except (aiohttp.ServerDisconnectedError, aiohttp.ClientOSError):
-                if last or attempt_id in connector.fresh:
-                    raise
-            except asyncio.CancelledError:
-                # The client has closed the connection, but not let go of its socket yet.
-                await hang_up(connector.lines.get(attempt_id), _nothing)
-                raise
-            finally:
-                connector.fresh.discard(attempt_id)
-                connector.lines.pop(attempt_id, None)
-        raise AssertionError("unreachable")
-
-    def _url(self, base: str, path: str) -> URL:
-        found = self._urls.get((base, path))
+    def _target(self, base: str, path: str) -> Target:
+        found = self._targets.get((base, path))
         if found is None:
-            found = URL(base.rstrip("/") + path, encoded=True)
-            host = found.raw_host or ""
+            assert self._client is not None
+            url = URL(base.rstrip("/") + path, encoded=True)
+            host = url.raw_host or ""
             # The resolver sees names only: what the client takes for a literal address is
             # checked here.
             literal = ":" in host or host.replace(".", "").isdigit()
@@ -242,7 +184,7 @@ class Upstream:
                 raise AttemptFailedError(
                     Fault.UNREACHABLE, "upstream_error", f"{urlsplit(base).hostname} is not allowed"
                 )
-            self._urls[base, path] = found
+            found = self._targets[base, path] = self._client.target(url, HEADERS)
         return found
 
     def _token(self, path: str) -> str:
@@ -258,10 +200,6 @@ class Upstream:
                 Fault.ERROR, "upstream_error", "the replica's token file cannot be read"
             ) from error
         return known[1]
-
-
-def _nothing() -> None:
-    """All has been closed."""
 
 
 @lru_cache(maxsize=8)
