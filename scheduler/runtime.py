@@ -9,6 +9,7 @@ from typing import Any
 from channels.layers import BaseChannelLayer
 
 from .actor import Scheduler
+from .budgets import Budgets
 from .core.fleet import FleetSnapshot
 from .escalations import Escalations
 from .gateway.app import Gateway
@@ -24,6 +25,7 @@ from .ports import (
     DecisionSink,
     FleetSource,
     PolicySource,
+    SpendingSource,
     UsageSink,
 )
 from .probes import Probes
@@ -49,6 +51,7 @@ class Runtime:
         policy: PolicySource,
         changes: Changes,
         usage: UsageSink,
+        spending: SpendingSource,
         audit: AuditSink,
         decisions: DecisionSink,
         layer: BaseChannelLayer,
@@ -62,7 +65,8 @@ class Runtime:
         self._usage, self._decisions, self._changes = usage, decisions, changes
         self.stats = Stats(Metrics())
         self.scheduler = Scheduler(clock, self.stats, decisions)
-        self._limiter = Limits(clock)
+        self._limiter = Limits(clock, spending.month)
+        self._budgets = Budgets(self._limiter, spending, usage, clock)
         self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
@@ -76,11 +80,8 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self.health = Health(
-            self.scheduler.set_replica,
-            lambda name, state: self.stats.replica_state(name, state, clock.now()),
-            allowed=url_allowed,
-        )
+        self._replica_state = lambda name, state: self.stats.replica_state(name, state, clock.now())
+        self.health = Health(self.scheduler.set_replica, self._replica_state, allowed=url_allowed)
         self.scheduler.on_trip = self.health.suspect
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
@@ -100,6 +101,7 @@ class Runtime:
         self._spawn(self._publisher.run(), "live frames")
         self._spawn(self._worker.run(), "scheduler channel")
         self._spawn(self._escalations.run(), "escalations")
+        self._spawn(self._budgets.run(), "budgets")
         self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self._become_ready(), "readiness")
 
@@ -134,6 +136,7 @@ class Runtime:
             gateway.access = await asyncio.to_thread(self._credentials.access)
             self._limiter.follow(gateway.access)
             self.scheduler.set_access(gateway.access)
+            await self._budgets.follow(gateway.access)
         elif topic == "fleet":
             self._follow(await asyncio.to_thread(self._fleet.fleet))
         elif topic == "policy":
@@ -147,6 +150,7 @@ class Runtime:
 
     def _follow(self, fleet: FleetSnapshot) -> None:
         self.gateway.fleet = fleet
+        self._limiter.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)
