@@ -1,6 +1,7 @@
 """What the metering services refuse.
 
     RefusedError
+     ├── BillingRequestError
      ├── CredentialRequestError
      └── KeyRequestError
 
@@ -25,3 +26,9 @@ class CredentialRequestError(RefusedError):
     """A tier credential that cannot be issued or narrowed as asked."""
 
     code = "invalid_credential_request"
+
+
+class BillingRequestError(RefusedError):
+    """Prices, a settlement, a month close, a credit note or an alert that cannot be as asked."""
+
+    code = "invalid_billing_request"

@@ -125,12 +125,12 @@ CLOSED = """
 CREATE FUNCTION fairlane_closed() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     held jsonb := to_jsonb(coalesce(NEW, OLD));
-    month date;
+    its_month date;
 BEGIN
-    month := date_trunc('month', (held->>TG_ARGV[0])::timestamp)::date;
-    IF EXISTS (SELECT 1 FROM metering_monthclose AS held
-               WHERE held.month = fairlane_closed.month AND billed_at IS NOT NULL) THEN
-        RAISE EXCEPTION 'the month % is closed', to_char(month, 'YYYY-MM')
+    its_month := date_trunc('month', (held->>TG_ARGV[0])::timestamp)::date;
+    IF EXISTS (SELECT 1 FROM metering_monthclose AS closed
+               WHERE closed.month = its_month AND billed_at IS NOT NULL) THEN
+        RAISE EXCEPTION 'the month % is closed', to_char(its_month, 'YYYY-MM')
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
     RETURN coalesce(NEW, OLD);
