@@ -1,6 +1,7 @@
 """What the metering services refuse.
 
     RefusedError
+     ├── BillingRequestError
      ├── CredentialRequestError
      ├── KeyRequestError
      └── QuotaRequestError
@@ -39,3 +40,9 @@ class QuotaRequestError(RefusedError):
     def __init__(self, message: str, problems: Mapping[str, str] | None = None) -> None:
         self.problems = dict(problems or {})
         super().__init__(message)
+
+
+class BillingRequestError(RefusedError):
+    """Prices, a settlement, a month close, a credit note or an alert that cannot be as asked."""
+
+    code = "invalid_billing_request"
