@@ -13,10 +13,12 @@ from decimal import Decimal
 from typing import TypeVar
 
 from metering.core.bucket import NEVER, TokenBucket
-from metering.core.facts import FREE, AccessSnapshot, Allowance
+from metering.core.facts import FREE, LANES, AccessSnapshot, Allowance
 from metering.core.leases import Leases
+from metering.core.prices import NO_PRICES, cost
+from metering.core.prices import Used as Priced
 from metering.core.purse import Month, Purse
-from metering.core.tariff import Tariff, Used
+from metering.core.usage import Consumed
 
 from .party import GPU_UNIT, Need, Party, at_most
 from .ports import Ask, Clock, Denied, Grant, Level, Standing
@@ -32,7 +34,7 @@ class Unlimited:
     async def turn(self) -> None:
         """Nothing to wait for."""
 
-    def settle(self, used: Used) -> None:
+    def settle(self, used: Consumed) -> None:
         """Nothing was taken."""
 
     def standing(self) -> Standing:
@@ -93,7 +95,7 @@ class Reserved:
         if self._turn is not None:
             await self._turn
 
-    def settle(self, used: Used) -> None:
+    def settle(self, used: Consumed) -> None:
         """Give back what was not used, or take what was used beyond."""
         if self._settled:
             return
@@ -110,7 +112,7 @@ class Reserved:
                 else:
                     bucket.give_back(reserved - n)
         if self._purses:
-            cost = self._limits.tariff.cost(self._ask.model, self._ask.lane, used)
+            cost = self._limits.cost(self._ask, used)
             for purse, month, held in self._purses:
                 purse.settle(month, held, cost)
         for places in self._places:
@@ -126,7 +128,7 @@ class Limits:
 
     def __init__(self, clock: Clock, month: Month) -> None:
         self.clock = clock
-        self.tariff = Tariff()
+        self.prices = NO_PRICES
         self._month = month
         self._gpus = 0.0
         self._businesses: dict[str, Party] = {}
@@ -166,7 +168,7 @@ class Limits:
         need = Need(
             expected.tokens,
             round(expected.gpu_seconds * GPU_UNIT),
-            self.tariff.cost(ask.model, ask.lane, expected)
+            self.cost(ask, expected)
             if any(party.purse is not None for party in parties)
             else Decimal(0),
         )
@@ -187,6 +189,18 @@ class Limits:
             for places in held:
                 places.renew(alive, now)
                 self._call(places.expire(now))
+
+    def cost(self, ask: Ask, consumed: Consumed) -> Decimal:
+        """What it comes to by the prices of now."""
+        if not consumed.billed:
+            return Decimal(0)
+        used = Priced(
+            consumed.prompt,
+            consumed.cached,
+            consumed.completion,
+            Decimal(repr(consumed.gpu_seconds)),
+        )
+        return cost(self.prices, ask.model, LANES[ask.lane], used).amount
 
     def waiting(self, request: str) -> "asyncio.Future[None]":
         """What a request that waits for a place waits on."""

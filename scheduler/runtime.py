@@ -14,18 +14,19 @@ from .core.fleet import FleetSnapshot
 from .escalations import Escalations
 from .gateway.app import Gateway
 from .gateway.upstream import Upstream
+from .gpu_time import GpuTime
 from .health import Health
 from .limits import Limits
 from .metrics import Metrics
 from .ports import (
     AuditSink,
+    Books,
     Changes,
     Clock,
     CredentialSource,
     DecisionSink,
     FleetSource,
     PolicySource,
-    SpendingSource,
     UsageSink,
 )
 from .probes import Probes
@@ -51,7 +52,7 @@ class Runtime:
         policy: PolicySource,
         changes: Changes,
         usage: UsageSink,
-        spending: SpendingSource,
+        books: Books,
         audit: AuditSink,
         decisions: DecisionSink,
         layer: BaseChannelLayer,
@@ -64,9 +65,10 @@ class Runtime:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
         self.stats = Stats(Metrics())
-        self.scheduler = Scheduler(clock, self.stats, decisions)
-        self._limiter = Limits(clock, spending.month)
-        self._budgets = Budgets(self._limiter, spending, usage, clock)
+        self._gpu_time = GpuTime(clock, books)
+        self.scheduler = Scheduler(clock, self.stats, decisions, self._gpu_time)
+        self._limiter = Limits(clock, books.month)
+        self._budgets = Budgets(self._limiter, books, usage, clock)
         self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
@@ -102,6 +104,7 @@ class Runtime:
         self._spawn(self._worker.run(), "scheduler channel")
         self._spawn(self._escalations.run(), "escalations")
         self._spawn(self._budgets.run(), "budgets")
+        self._spawn(self._gpu_time.run(), "GPU time")
         self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self._become_ready(), "readiness")
 
@@ -121,6 +124,7 @@ class Runtime:
         await self.health.close()
         await self.probes.close()
         await self._escalations.flush()
+        await self._gpu_time.flush()
         await self._decisions.close()
         await self._usage.close()
 

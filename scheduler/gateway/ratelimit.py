@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from metering.core.bucket import NEVER
 from metering.core.facts import LANES
-from metering.core.tariff import Used
-from metering.core.usage import UsageRow
+from metering.core.prices import is_billed
+from metering.core.usage import Consumed, UsageRow
 from scheduler.ports import Ask, Denied, Grant, Level
 
 from .callers import Caller
@@ -49,7 +49,7 @@ class Reservation:
             credential=caller.credential.jti if caller.credential and caller.key is None else "",
             model=model,
             lane=LANES.index(row.lane),
-            expected=Used(
+            expected=Consumed(
                 prompt=payload.prompt_tokens,
                 completion=output * payload.choices,
                 gpu_seconds=gateway.typical_gpu.of(name, model),
@@ -80,12 +80,13 @@ class Reservation:
             return
         tokens = row.prompt_tokens + row.completion_tokens
         served = row.dispatched and row.status in SERVED
-        used = Used(
+        used = Consumed(
             row.prompt_tokens,
             row.cached_tokens,
             row.completion_tokens,
             row.gpu_seconds,
             counted=bool(tokens or served),
+            billed=is_billed(row.status, bool(row.dispatched), row.completion_tokens),
         )
         held.settle(used)
         if row.status == "ok":

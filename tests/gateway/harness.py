@@ -23,8 +23,8 @@ from scheduler.testing import (
     ManualClock,
     Memory,
     MemoryAudit,
+    MemoryBooks,
     MemoryDecisions,
-    MemorySpending,
     MemoryUsage,
 )
 
@@ -68,7 +68,7 @@ class Gate:
     usage: MemoryUsage
     audit: MemoryAudit
     decisions: MemoryDecisions
-    spending: MemorySpending
+    books: MemoryBooks
     client: httpx.AsyncClient
 
     def headers(self, key: str = KEY) -> dict[str, str]:
@@ -266,7 +266,7 @@ async def gate(
     allowed: Callable[[str], bool] = lambda address: True,
     composed: Callable[[Runtime], App] = alone,
     clock: ManualClock | None = None,
-    spending: MemorySpending | None = None,
+    books: MemoryBooks | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
 
@@ -274,7 +274,7 @@ async def gate(
     a ``clock`` it goes by the machine's.
     """
     usage, audit, decisions = MemoryUsage(), MemoryAudit(), MemoryDecisions()
-    spending = spending or MemorySpending()
+    books = books or MemoryBooks()
     runtime = Runtime(
         clock=clock or WallClock(),
         credentials=memory,
@@ -282,7 +282,7 @@ async def gate(
         policy=memory,
         changes=memory,
         usage=usage,
-        spending=spending,
+        books=books,
         audit=audit,
         decisions=decisions,
         layer=InMemoryChannelLayer(),
@@ -307,7 +307,7 @@ async def gate(
     url = f"http://127.0.0.1:{port}"
     crowd = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False, limits=crowd) as client:
-        running = Gate(url, runtime, memory, usage, audit, decisions, spending, client)
+        running = Gate(url, runtime, memory, usage, audit, decisions, books, client)
         await running.until(lambda: runtime.gateway.ready)
         await _listening(port)
         try:

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from metering.core.facts import Allowance, Rates
-from metering.core.tariff import ModelRates, Tariff
+from metering.core.prices import ModelPrices, PriceList
 from scheduler.limits import Limits
-from scheduler.testing import ManualClock, Memory, MemorySpending
+from scheduler.testing import ManualClock, Memory, MemoryBooks
 
 from .harness import KEY, Gate, furnished, gate, replica
 from .stub import Held, Seen, Stub, Wire, polite
@@ -32,8 +32,8 @@ def memory(engine: Stub) -> Memory:
 
 @pytest.fixture
 async def running(memory: Memory, clock: ManualClock) -> AsyncIterator[Gate]:
-    spending = MemorySpending(Tariff({"": ModelRates(request=Decimal(100))}))
-    async with gate(memory, clock=clock, spending=spending) as found:
+    books = MemoryBooks(PriceList(None, {"": ModelPrices(request=Decimal(100))}))
+    async with gate(memory, clock=clock, books=books) as found:
         yield found
 
 
@@ -96,7 +96,7 @@ async def test_b04_of_fifty_at_once_exactly_ten_get_the_money(running: Gate, eng
 
 
 async def test_unused_money_is_given_back(running: Gate, engine: Stub) -> None:
-    running.spending.tariff = Tariff({"chat": ModelRates(completion=Decimal(1_000_000))})
+    running.books.prices = PriceList(None, {"chat": ModelPrices(completion=Decimal(1_000_000))})
     await limit(running, monthly_budget=Decimal(1000))
     # Each might cost 92, and costs 3.
     answers = await crowd(running, engine, 50, most=92)
@@ -133,13 +133,13 @@ async def test_b07_a_spent_budget_names_the_month_s_end_and_then_it_works(
 
 
 async def test_what_others_spent_counts_and_a_raised_budget_holds_at_once(running: Gate) -> None:
-    running.spending.businesses["owner"] = Decimal(950)
+    running.books.businesses["owner"] = Decimal(950)
     await limit(running, monthly_budget=Decimal(1000))
     assert codes([await running.chat()]) == {"budget_exhausted": 1}
     await limit(running, monthly_budget=Decimal(1050))
     assert codes([await running.chat()]) == {"ok": 1}
     # The books away: the gateway counts on by itself.
-    running.spending.away = True
+    running.books.away = True
     await limit(running, monthly_budget=Decimal(1149))
     assert codes([await running.chat()]) == {"budget_exhausted": 1}
     await limit(running, monthly_budget=Decimal(1150))
@@ -157,7 +157,7 @@ async def test_a_key_s_limits_bind_beside_its_business_s(running: Gate) -> None:
     await limit_key(running, Allowance(Rates(requests_per_s=1, burst=2)))
     answers = [await running.chat() for _ in range(3)]
     assert codes(answers) == {"ok": 2, "rate_limit_requests": 1}
-    running.spending.keys["owner", "fl_live_owne"] = Decimal(60)
+    running.books.keys["owner", "fl_live_owne"] = Decimal(60)
     await limit_key(running, Allowance(monthly_budget=Decimal(100)))
     assert codes([await running.chat()]) == {"budget_exhausted": 1}
     await limit_key(running, Allowance(), models=frozenset({"other"}))

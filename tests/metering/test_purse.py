@@ -1,19 +1,14 @@
 """Monthly budgets: never below nothing, whole at the month's end, in step with the books."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from decimal import Decimal
-from functools import partial
-from zoneinfo import ZoneInfo
-
-import pytest
 
 from metering.core.bucket import NEVER
-from metering.core.months import month_of
 from metering.core.purse import Purse
-from metering.core.tariff import ModelRates, Tariff, Used
+from scheduler.testing import MemoryBooks
 
 SECOND = 1_000_000_000
-MONTH = partial(month_of, zone=UTC)
+MONTH = MemoryBooks().month
 
 
 def ns(text: str) -> int:
@@ -22,33 +17,6 @@ def ns(text: str) -> int:
 
 NOW = ns("2026-05-20T12:00:00+00:00")
 JUNE = ns("2026-06-01T00:00:00+00:00")
-
-
-@pytest.mark.parametrize(
-    ("zone", "moment", "first", "after"),
-    [
-        ("UTC", "2026-05-31T23:59:59+00:00", "2026-05-01T00:00:00+00:00", "2026-06-01T00:00+00:00"),
-        (
-            "Asia/Shanghai",
-            "2026-05-31T23:59:59+00:00",
-            "2026-06-01T00:00:00+08:00",
-            "2026-07-01T00:00:00+08:00",
-        ),
-        # A month that begins in winter time and ends in summer time.
-        (
-            "Europe/Berlin",
-            "2026-03-29T12:00:00+00:00",
-            "2026-03-01T00:00:00+01:00",
-            "2026-04-01T00:00:00+02:00",
-        ),
-        ("UTC", "2026-12-31T12:00:00+00:00", "2026-12-01T00:00:00+00:00", "2027-01-01T00:00+00:00"),
-    ],
-)
-def test_months_are_local(zone: str, moment: str, first: str, after: str) -> None:
-    found = month_of(ns(moment), ZoneInfo(zone))
-    assert found == (ns(first), ns(after))
-    assert month_of(found[0], ZoneInfo(zone)) == found
-    assert month_of(found[1] - 1, ZoneInfo(zone)) == found
 
 
 def test_exactly_the_limit_may_be_spent() -> None:
@@ -95,24 +63,3 @@ def test_the_books_are_right_where_they_are_whole_and_at_least_so_much_otherwise
     assert purse.left(NOW) == 3
     purse.rebase(month - 1, Decimal(0), Decimal(0), whole=True)
     assert purse.left(NOW) == 3
-
-
-def test_the_price_of_a_request() -> None:
-    """E10's figures: cached tokens at their own price, or once at the full one."""
-    rates = ModelRates(
-        prompt=Decimal(2),
-        cached=Decimal("0.5"),
-        completion=Decimal(8),
-        gpu_second=Decimal("0.001"),
-        request=Decimal("0.0001"),
-        lanes=(Decimal(2), Decimal(1), Decimal("0.5")),
-    )
-    used = Used(prompt=20_212, cached=16_298, completion=931, gpu_seconds=1.5)
-    tariff = Tariff({"chat": rates})
-    exact = Decimal("0.007828") + Decimal("0.008149") + Decimal("0.007448") + Decimal("0.0016")
-    assert tariff.cost("chat", 1, used) == exact
-    assert tariff.cost("chat", 0, used) == 2 * exact
-    assert tariff.cost("other", 1, used) == 0
-    assert tariff.cost("chat", 1, Used(prompt=5, counted=False)) == 0
-    plain = Tariff({"": ModelRates(prompt=Decimal(2))})
-    assert plain.cost("any", 2, used) == Decimal("0.040424")
