@@ -25,7 +25,7 @@ class Budgets:
     """
 
     def __init__(self, limits: Limits, books: Books, usage: UsageSink, clock: Clock) -> None:
-        self._limits = limits
+        self.limits = limits
         self._books = books
         self._usage = usage
         self._clock = clock
@@ -43,13 +43,14 @@ class Budgets:
             pause = max(EVERY_S, SHARE * (loop.time() - began))
 
     async def follow(self, access: AccessSnapshot) -> None:
-        """Other parties have budgets from now on."""
+        """Other limits, and other parties with budgets, from now on."""
         self._access = access
+        self.limits.follow(access)
         await self.look()
 
     async def look(self) -> None:
         """Bring every purse up to date. While the books cannot be read, purses count on."""
-        purses = self._limits.purses()
+        purses = self.limits.purses()
         if not purses:
             return
         now = self._clock.now()
@@ -64,7 +65,7 @@ class Budgets:
         try:
             for begins, names in months.items():
                 spent = await self._read(begins, now, names)
-                self._limits.prices = spent.prices
+                self.limits.prices = spent.prices
                 for name in names:
                     total = self._total(spent, name)
                     purses[name].rebase(begins, total, known[name], whole=whole)

@@ -221,6 +221,27 @@ class Books(Protocol):
         ...
 
 
+class AnswerStore(Protocol):
+    """Answers kept for a day for who asks again, under names of 32 bytes. All of it may block,
+    and raises OSError when it cannot be done. Times are ns since the epoch."""
+
+    def find(self, name: bytes, now: int) -> bytes | None:
+        """What is kept under a name."""
+        ...
+
+    def keep(self, name: bytes, content: bytes, now: int) -> None:
+        """Keep this, in place of what was there."""
+        ...
+
+    def drop(self, name: bytes) -> None:
+        """Keep it no more. Raises nothing."""
+        ...
+
+    def sweep(self, now: int) -> None:
+        """Delete what is too old. Raises nothing."""
+        ...
+
+
 class DecisionSink(Protocol):
     """Where decisions are written down. May lose some, never holds anybody up."""
 

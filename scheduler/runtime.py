@@ -19,6 +19,7 @@ from .health import Health
 from .limits import Limits
 from .metrics import Metrics
 from .ports import (
+    AnswerStore,
     AuditSink,
     Books,
     Changes,
@@ -40,6 +41,21 @@ FIRST_PROBES_S = 3.0
 TOPICS = frozenset({"access", "fleet", "policy"})
 
 
+class Topics:
+    """What has been loaded, one topic at a time."""
+
+    def __init__(self) -> None:
+        self.loaded: set[str] = set()
+        self.complete = asyncio.Event()
+        self.lock = asyncio.Lock()
+
+    def note(self, topic: str) -> None:
+        """It is there."""
+        self.loaded.add(topic)
+        if self.loaded >= TOPICS:
+            self.complete.set()
+
+
 class Runtime:
     """Built by the wiring from real ports, by tests from fakes. Lives on one event loop."""
 
@@ -53,6 +69,7 @@ class Runtime:
         changes: Changes,
         usage: UsageSink,
         books: Books,
+        answers: AnswerStore,
         audit: AuditSink,
         decisions: DecisionSink,
         layer: BaseChannelLayer,
@@ -64,17 +81,18 @@ class Runtime:
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
+        self._clock = clock
         self.stats = Stats(Metrics())
         self._gpu_time = GpuTime(clock, books)
         self.scheduler = Scheduler(clock, self.stats, decisions, self._gpu_time)
-        self._limiter = Limits(clock, books.month)
-        self._budgets = Budgets(self._limiter, books, usage, clock)
+        self._budgets = Budgets(Limits(clock, books.month), books, usage, clock)
         self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
             upstream=Upstream(address_allowed),
             usage=usage,
-            limiter=self._limiter,
+            limiter=self._budgets.limits,
+            answers=answers,
             escalations=self._escalations,
             clock=clock,
             stats=self.stats,
@@ -82,17 +100,14 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self._replica_state = lambda name, state: self.stats.replica_state(name, state, clock.now())
-        self.health = Health(self.scheduler.set_replica, self._replica_state, allowed=url_allowed)
+        self.health = Health(self.scheduler.set_replica, self._seen, allowed=url_allowed)
         self.scheduler.on_trip = self.health.suspect
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
         self.gateway.before_metrics = self._publisher.gauges
         self._worker = Worker(layer, self.reload)
         self._tasks: list[asyncio.Task[None]] = []
-        self._loaded: set[str] = set()
-        self._all_loaded = asyncio.Event()
-        self._reloading = asyncio.Lock()
+        self._topics = Topics()
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
@@ -105,6 +120,7 @@ class Runtime:
         self._spawn(self._escalations.run(), "escalations")
         self._spawn(self._budgets.run(), "budgets")
         self._spawn(self._gpu_time.run(), "GPU time")
+        self._spawn(self.gateway.repeats.run(), "kept answers")
         self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self._become_ready(), "readiness")
 
@@ -128,17 +144,19 @@ class Runtime:
         await self._decisions.close()
         await self._usage.close()
 
+    def _seen(self, name: str, state: str) -> None:
+        self.stats.replica_state(name, state, self._clock.now())
+
     async def reload(self, topic: str) -> None:
         """A topic changed: read it anew, off the loop, and put it to use. One at a time, so
         that what was read earlier never takes the place of what was read later."""
-        async with self._reloading:
+        async with self._topics.lock:
             await self._reload(topic)
 
     async def _reload(self, topic: str) -> None:
         gateway = self.gateway
         if topic == "access":
             gateway.access = await asyncio.to_thread(self._credentials.access)
-            self._limiter.follow(gateway.access)
             self.scheduler.set_access(gateway.access)
             await self._budgets.follow(gateway.access)
         elif topic == "fleet":
@@ -148,19 +166,17 @@ class Runtime:
             gateway.policy = policy
             self.probes.policy = policy.placement
             self.scheduler.set_policy(policy)
-        self._loaded.add(topic)
-        if self._loaded >= TOPICS:
-            self._all_loaded.set()
+        self._topics.note(topic)
 
     def _follow(self, fleet: FleetSnapshot) -> None:
         self.gateway.fleet = fleet
-        self._limiter.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
+        self._budgets.limits.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)
 
     async def _become_ready(self) -> None:
-        await self._all_loaded.wait()
+        await self._topics.complete.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_PROBES_S):
                 await self.health.first_round()

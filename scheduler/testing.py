@@ -257,6 +257,34 @@ class MemoryBooks:
 
 
 @dataclass(slots=True)
+class MemoryAnswers:
+    """Keeps answers in a dict; ``away`` makes it refuse."""
+
+    kept: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    away: bool = False
+
+    def find(self, name: bytes, now: int) -> bytes | None:
+        """What is kept, for a day."""
+        if self.away:
+            raise OSError("away")
+        at, content = self.kept.get(name, (0, b""))
+        return content if at > now - 86_400 * 10**9 else None
+
+    def keep(self, name: bytes, content: bytes, now: int) -> None:
+        """Keep it."""
+        if self.away:
+            raise OSError("away")
+        self.kept[name] = (now, content)
+
+    def drop(self, name: bytes) -> None:
+        """Keep it no more."""
+        self.kept.pop(name, None)
+
+    def sweep(self, now: int) -> None:
+        """It is never too much."""
+
+
+@dataclass(slots=True)
 class MemoryDecisions:
     """Keeps rows in a list."""
 

@@ -23,6 +23,7 @@ from metering.selectors.spending import load_spent
 from metering.services.audit import record_escalations
 from metering.services.gpu_hours import keep_gpu_hours
 from scheduler.addresses import allowed, check_url
+from scheduler.answers import AnswerFiles
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
@@ -156,6 +157,7 @@ def runtime() -> Runtime:
         changes=ChangeListener(),
         usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
         books=Books(settings.BILLING_TZ),
+        answers=AnswerFiles(settings.FAIRLANE_DATA_DIR / "answers"),
         audit=Audit(),
         decisions=DecisionWriter(),
         layer=layer,

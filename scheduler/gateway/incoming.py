@@ -27,6 +27,7 @@ class Incoming(msgspec.Struct):
     claim: Claim = Claim()
     realtime: str | None = None
     request_id: str = ""
+    idempotency_key: str = ""
     content_type: str = ""
     content_encoding: str = ""
     length: int | None = None
@@ -94,6 +95,10 @@ def _request_id(found: Incoming, value: str) -> None:
         found.request_id = value[:MOST_CLIENT_ID]
 
 
+def _idempotency_key(found: Incoming, value: str) -> None:
+    found.idempotency_key = value
+
+
 def _content_type(found: Incoming, value: str) -> None:
     found.content_type = value.partition(";")[0].strip().lower()
 
@@ -113,6 +118,7 @@ PLAIN = {
     b"content-type": _content_type,
     b"content-encoding": _content_encoding,
     b"content-length": _length,
+    b"idempotency-key": _idempotency_key,
     b"traceparent": _trace,
     b"tracestate": _tracestate,
 }

@@ -18,10 +18,12 @@ from metering.core.usage import UsageRow
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
+from scheduler.ports import AnswerStore
 from scheduler.runtime import Runtime
 from scheduler.testing import (
     ManualClock,
     Memory,
+    MemoryAnswers,
     MemoryAudit,
     MemoryBooks,
     MemoryDecisions,
@@ -267,6 +269,7 @@ async def gate(
     composed: Callable[[Runtime], App] = alone,
     clock: ManualClock | None = None,
     books: MemoryBooks | None = None,
+    answers: AnswerStore | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
 
@@ -283,6 +286,7 @@ async def gate(
         changes=memory,
         usage=usage,
         books=books,
+        answers=answers or MemoryAnswers(),
         audit=audit,
         decisions=decisions,
         layer=InMemoryChannelLayer(),
