@@ -27,6 +27,7 @@ from .core.ticket import Ticket
 from .decision_lines import preempt_line, promote_line
 from .decision_log import Recorder, Why
 from .gpu_time import GpuTime
+from .patience import Patience
 from .ports import Clock, DecisionSink
 from .stats import Stats
 
@@ -42,6 +43,7 @@ class Scheduler:
     ) -> None:
         self.stats = stats
         self.gpu_time = gpu_time
+        self._patience = Patience()
         self._recorder = Recorder(decisions, self._preemption_over)
         self.state = State()
         self.calls: dict[str, Call] = {}
@@ -244,7 +246,8 @@ class Scheduler:
         if call is not None:
             queued = self.state.lane_queued[call.ticket.lane]
             self._note(self._recorder.refused, call, decision, queued, now)
-        self._refuse(decision.request, Refusal(decision.reason.value, decision.retry_after / 1e9))
+            wait = self._patience.wait(self.state, call.ticket, decision)
+            self._refuse(decision.request, Refusal(decision.reason.value, wait))
 
     def _refuse(self, request: str, refusal: Refusal) -> None:
         call = self.calls.pop(request, None)

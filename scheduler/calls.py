@@ -29,7 +29,8 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Not served: the contract's reason code, and seconds to wait before trying again."""
+    """Not served: the contract's reason code, and seconds to wait before trying again; None
+    where waiting does not help."""
 
     reason: str
     retry_after: float | None

@@ -34,6 +34,10 @@ class Unlimited:
     async def turn(self) -> None:
         """Nothing to wait for."""
 
+    def again(self) -> int:
+        """Nothing to wait for."""
+        return 0
+
     def settle(self, used: Consumed) -> None:
         """Nothing was taken."""
 
@@ -94,6 +98,11 @@ class Reserved:
         """Return when it may run."""
         if self._turn is not None:
             await self._turn
+
+    def again(self) -> int:
+        """When all who wait have had their turn."""
+        now = self._limits.clock.now()
+        return max((places.wait_for_all(now) for places in self._places), default=0)
 
     def settle(self, used: Consumed) -> None:
         """Give back what was not used, or take what was used beyond."""

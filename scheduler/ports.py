@@ -152,6 +152,10 @@ class Grant(Protocol):
         """Return when it has one."""
         ...
 
+    def again(self) -> int:
+        """A guess (ns) at when all those that wait for one as well have had their turn."""
+        ...
+
     def settle(self, used: Consumed) -> None:
         """The request used so much in truth; where not ``counted`` it is as if it had never
         been made."""

@@ -201,6 +201,10 @@ class MemoryGrant:
     async def turn(self) -> None:
         """Nothing to wait for."""
 
+    def again(self) -> int:
+        """Nothing to wait for."""
+        return 0
+
     def settle(self, used: Consumed) -> None:
         """Note it; give it back where it does not count."""
         if self.open:
