@@ -7,6 +7,7 @@ from collections import defaultdict
 from decimal import Decimal
 
 from metering.core.facts import AccessSnapshot
+from metering.core.purse import parts
 
 from .limits import Limits
 from .ports import Books, Clock, Spent, UsageSink
@@ -56,7 +57,7 @@ class Budgets:
         now = self._clock.now()
         # With nothing on its way, the books hold all that finished before this moment.
         whole = not self._usage.pending()
-        known: dict[str | bytes, Decimal] = {}
+        known: dict[str | bytes, int] = {}
         months: dict[int, list[str | bytes]] = defaultdict(list)
         for name, purse in purses.items():
             purse.left(now)
@@ -65,9 +66,9 @@ class Budgets:
         try:
             for begins, names in months.items():
                 spent = await self._read(begins, now, names)
-                self.limits.prices = spent.prices
+                self.limits.price(spent.prices)
                 for name in names:
-                    total = self._total(spent, name)
+                    total = parts(self._total(spent, name))
                     purses[name].rebase(begins, total, known[name], whole=whole)
         except OSError as error:
             if self._reachable:

@@ -27,7 +27,7 @@ from scheduler.answers import AnswerFiles
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
-from scheduler.ports import GpuHours, Spent
+from scheduler.ports import GpuHours, Spent, UsageSink
 from scheduler.runtime import Runtime
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy
@@ -146,6 +146,11 @@ def url_allowed(url: str) -> bool:
 @lru_cache(maxsize=1)
 def runtime() -> Runtime:
     """The process's scheduler and gateway, made when first asked for."""
+    return make_runtime(Journal(settings.FAIRLANE_DATA_DIR / "journal"))
+
+
+def make_runtime(usage: UsageSink) -> Runtime:
+    """A scheduler and gateway whose usage rows go there."""
     layer = get_channel_layer()
     assert layer is not None, "the settings define no channel layer"
     database = Database()
@@ -155,7 +160,7 @@ def runtime() -> Runtime:
         fleet=database,
         policy=database,
         changes=ChangeListener(),
-        usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
+        usage=usage,
         books=Books(settings.BILLING_TZ),
         answers=AnswerFiles(settings.FAIRLANE_DATA_DIR / "answers"),
         audit=Audit(),
