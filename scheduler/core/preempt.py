@@ -20,7 +20,7 @@ from .decisions import Decision, Preempt
 from .dispatch import kv_need
 from .placement import is_large_enough
 from .replica import Replica
-from .request import Phase, Request
+from .request import YIELDING, Request
 from .state import State
 from .victims import Victim, enough, may_stop, weigh
 
@@ -92,7 +92,7 @@ def _urgent(state: State, lanes: list[int]) -> list[Request]:
         for level in sorted(levels):
             for line in levels[level].values():
                 found += line.foremost(most)
-            if len(found) >= most and state.by_level(lane):
+            if len(found) >= most and state.policy.by_level(lane):
                 break
         found += [request for request in state.queues.retries if request.lane == lane]
     started: Counter[str] = Counter()
@@ -101,7 +101,7 @@ def _urgent(state: State, lanes: list[int]) -> list[Request]:
         len(found), found, key=lambda r: (r.lane, r.ticket.level, r.key, r.sequence)
     ):
         business = request.ticket.business
-        if state.tenant(business).may_run_beside(started[business]):
+        if request.tenant.may_run_beside(started[business]):
             started[business] += 1
             urgent.append(request)
     return urgent[:most]
@@ -137,7 +137,7 @@ def _expected_wait(state: State, where: list[Replica], place: int) -> int:
 
 
 def _ends_in(state: State, running: Request) -> int:
-    if running.phase is Phase.YIELDING:
+    if running.phase is YIELDING:
         return max(0, running.stopped + state.stopping - state.now)
     return running.remaining(state.now)
 
@@ -163,7 +163,7 @@ def _gain(state: State, request: Request, wait: int) -> int:
     budget = request.ticket.budget
     if budget is not None:
         due = request.ticket.arrived + budget
-        service = state.estimates.typical(request.ticket)
+        service = state.estimates.typical(request.ticket, request.work)
         if state.now + state.stopping + service <= due < state.now + wait + service:
             gain += min(budget, MOST_MISS)
     return gain
@@ -173,7 +173,7 @@ def _stop(
     state: State, victim: Request, request: Request, offer: Offer, out: list[Decision]
 ) -> None:
     assert victim.replica is not None
-    victim.phase = Phase.YIELDING
+    victim.phase = YIELDING
     victim.preempted += 1
     victim.stopped = state.now
     state.yielding += 1

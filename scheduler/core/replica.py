@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .fleet import PoolFacts, ReplicaFacts
+from .pool import PoolUse
 
 if TYPE_CHECKING:
     from .request import Request
@@ -21,12 +22,15 @@ class Replica:
     never read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the
     engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here,
     of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy.
-    Layouts bring that up to date."""
+    Layouts bring that up to date. ``use`` is its pool's; ``counted`` says that its free slots
+    are in the state's count."""
 
     facts: ReplicaFacts
     pool: PoolFacts
     generation: int
     ready: bool
+    use: PoolUse
+    counted: bool = False
     running: int = 0
     kv_used: int = 0
     busy_until: int = 0
