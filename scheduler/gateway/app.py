@@ -151,7 +151,7 @@ class Gateway:
         """Readiness off; what waits for a slot is told to come back."""
         self.stopping = True
         for exchange in list(self.exchanges):
-            if exchange.call is None or exchange.call.replica is None:
+            if exchange.queued:
                 exchange.interrupt("shutting_down")
 
     def _authenticate(self, incoming: Incoming, now: int) -> Caller:
@@ -195,8 +195,9 @@ class Gateway:
                 exchange.watch()
                 if exchange.waits:
                     self._keep_alive(exchange, now)
-                attempt, call = exchange.attempt, exchange.call
-                if attempt is not None and call is not None and call.replica is not None:
+                attempts = exchange.attempts
+                attempt = None if exchange.queued or attempts is None else attempts.attempt
+                if attempt is not None:
                     limit = limits.idle_ms if attempt.answering else limits.first_byte_ms
                     if now - attempt.touched > limit / 1000:
                         exchange.interrupt(GONE if exchange.reply.sending else "upstream_timeout")

@@ -197,7 +197,7 @@ async def test_a_paused_plain_answer_is_whole(engine: EngineProcess, folder: Pat
         whole = (await gateway.chat(prompt, **ask)).json()  # type: ignore[arg-type]
         low = asyncio.create_task(gateway.chat(prompt, **ask))  # type: ignore[arg-type]
         await gateway.until(
-            lambda: any(e.story and e.story.transcript.tokens > 5 for e in _exchanges(gateway)),
+            lambda: any(e.attempts and e.attempts.produced > 5 for e in _exchanges(gateway)),
             PATIENCE_S,
         )
         urgent = await gateway.chat("Hi", key=URGENT_KEY, max_tokens=2, ignore_eos=True)
