@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from metering.core.usage import UsageRow
 from scheduler.calls import Call, Placed, Refusal
+from scheduler.core.events import Fault
+from scheduler.core.policy import Failover
 
 from .errors import GatewayError
 from .payload import Payload
@@ -37,6 +39,7 @@ class Attempts:
         "_reply",
         "_row",
         "_seating",
+        "_silent",
         "_task",
         "_trace",
         "_usage",
@@ -74,7 +77,8 @@ class Attempts:
         self._task: asyncio.Task[None] | None = asyncio.current_task()
         self._seating = Seating(gateway.slots, row.id)
         self._usage = Usage()
-        self._content = self._paused = self._yielding = self._again = False
+        self._content = self._paused = self._again = False
+        self._yielding = self._silent = False
         call.on_preempt = self._yield
 
     @property
@@ -120,8 +124,12 @@ class Attempts:
             except asyncio.CancelledError:
                 if not self._stopped():
                     raise
+                if self._silent:
+                    outcome = await self._failed(outcome, _silence(outcome))
+                    continue
                 saved = await self._save()
                 self._seating.leave()
+                self._yielding = False
                 outcome = await call.yielded(self._pause(), saved=saved)
             except AttemptFailedError as failure:
                 outcome = await self._failed(outcome, failure)
@@ -130,11 +138,14 @@ class Attempts:
     async def _failed(self, placed: Placed, failure: AttemptFailedError) -> Placed | Refusal:
         """Ask for another attempt; where there is none, raise what this one said."""
         self._seating.leave()
+        # Whoever wanted its slot gets it now.
+        self._yielding = self._silent = False
         log.warning("attempt %d of %s failed: %s", placed.attempt, self._row.id, failure.detail)
         outcome = await self.call.failed(failure.fault, self._pause())
         if isinstance(outcome, Refusal) and outcome.reason == "upstream_error":
-            told = GatewayError(failure.reason)
-            raise (broken_error(failure.detail) if self._content else told) from failure
+            if self._content:
+                raise broken_error(failure.detail, failure.reason) from failure
+            raise GatewayError(failure.reason) from failure
         return outcome
 
     async def _try(self, placed: Placed) -> None:
@@ -168,6 +179,7 @@ class Attempts:
             row.http_status, row.reason = await attempt.carry(response)
             row.status = "ok" if row.http_status == 200 else "client_error"
         finally:
+            attempt.over = True
             await self._gateway.upstream.leave(response)
 
     def _yield(self) -> None:
@@ -188,12 +200,39 @@ class Attempts:
             else:
                 attempt.asked = True
 
-    def _stopped(self) -> bool:
-        """Whether a cancellation was ``_yield``'s: then it is over, and the request goes on."""
-        if not self._yielding or self.interrupted or self._task is None:
+    def unheard(self, now: float, limits: Failover) -> str:
+        """Who keeps the answer from going on for longer than a limit allows: "" nobody yet,
+        "replica", or "caller", who reads nothing. Loop time."""
+        attempt = self.attempt
+        if attempt is None or attempt.over or self.call.replica is None:
+            return ""
+        limit = limits.idle_ms if attempt.answering else limits.first_byte_ms
+        if now - attempt.touched <= limit / 1000:
+            return ""
+        return "replica" if attempt.idle else "caller"
+
+    def abandon(self) -> bool:
+        """The replica has fallen silent: stop the attempt, so that another goes on. False where
+        none can, or where the first byte is still due: for all we know the replica is at work,
+        and another one would do the same work beside it."""
+        attempt, story = self.attempt, self.story
+        if attempt is None or story is None or self._task is None or not story.can_go_on:
             return False
-        self._yielding = False
-        if self._task.cancelling():
+        if not attempt.answering and not story.base:
+            return False
+        self._silent = True
+        self._task.cancel()
+        return True
+
+    def _stopped(self) -> bool:
+        """Whether a cancellation was for this attempt alone: then it is over, and the request
+        goes on."""
+        attempt = self.attempt
+        if attempt is not None:
+            attempt.over = True
+        if not (self._yielding or self._silent) or self.interrupted or self._task is None:
+            return False
+        while self._task.cancelling():
             self._task.uncancel()
         return True
 
@@ -265,6 +304,12 @@ class Attempts:
         self.call.on_preempt = _nothing
         if self.attempt is not None:
             self.attempt.on_content = self.attempt.on_token = _nothing
+
+
+def _silence(placed: Placed) -> AttemptFailedError:
+    return AttemptFailedError(
+        Fault.SILENT, "upstream_timeout", f"{placed.facts.name} has fallen silent"
+    )
 
 
 def _nothing() -> None:

@@ -53,8 +53,8 @@ class Attempt:
     ``answering`` whether there was one; ``sent`` whether the caller got any of it, and
     ``complete`` whether it was all there is. ``slot`` is the engine's, where it is given out
     here; ``worked`` counts prompt tokens that it computed, where it tells (else -1), and is
-    ``noted`` once. ``idle`` while it waits for the replica, and ``asked`` to stop before it
-    waits again."""
+    ``noted`` once. ``idle`` while it waits for the replica, ``asked`` to stop before it waits
+    again, ``over`` when it is only to be cleared away."""
 
     placed: Placed
     payload: Payload
@@ -76,6 +76,7 @@ class Attempt:
     complete: bool = False
     idle: bool = False
     asked: bool = False
+    over: bool = False
     on_content: Callable[[], None] = lambda: None
     on_token: Callable[[], None] = lambda: None
 
@@ -283,6 +284,6 @@ class Attempt:
         return AttemptFailedError(Fault.ERROR, "upstream_error", detail)
 
 
-def broken_error(detail: str) -> GatewayError:
+def broken_error(detail: str, code: str = "upstream_error") -> GatewayError:
     """The in-band error of a stream that broke."""
-    return GatewayError("upstream_error", f"The answer could not be completed: {detail}.")
+    return GatewayError(code, f"The answer could not be completed: {detail}.")
