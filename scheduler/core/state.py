@@ -35,7 +35,6 @@ class State:
     now: int = 0
     sequence: int = 0
     service: int = 1_000_000_000
-    stopping: int = 50_000_000
     wake: int = 0
     laid_out: int = 0
     looked: int = 0
