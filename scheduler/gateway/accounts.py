@@ -21,13 +21,14 @@ def note_error(row: UsageRow, error: GatewayError) -> None:
 
 
 def note_tokens(row: UsageRow, attempts: Attempts) -> None:
-    """Tokens of the whole answer: as the engine counted them, else what went out, marked as an
+    """Tokens of the whole answer: as engines counted them, else what went out, marked as an
     estimate. Nothing produced costs nothing."""
     usage, attempt = attempts.total(), attempts.attempt
     if usage.reported:
         row.prompt_tokens, row.cached_tokens = usage.prompt, usage.cached
         row.completion_tokens = usage.completion
+        row.estimated = attempts.base_guessed
     elif attempt is not None and (row.status == "ok" or attempts.produced):
         row.prompt_tokens = attempts.prompt_told or attempt.payload.prompt_tokens
         row.completion_tokens = attempts.produced
-        row.estimated = True
+        row.estimated = attempts.guessed or not attempts.prompt_told

@@ -101,7 +101,17 @@ class Attempts:
     @property
     def prompt_told(self) -> int:
         """Prompt tokens as an engine told them in passing; 0 where none did."""
-        return 0 if self.story is None else self.story.transcript.prompt_tokens
+        return 0 if self.story is None else self.story.transcript.prompt_told
+
+    @property
+    def guessed(self) -> bool:
+        """Whether ``produced`` is a count of events, not of tokens."""
+        return self.story is None or self.story.transcript.guessed
+
+    @property
+    def base_guessed(self) -> bool:
+        """Whether tokens of a part that was cut off were not counted by its engine."""
+        return self.story is not None and self.story.guessed
 
     def total(self) -> Usage:
         """Usage of the whole answer, as far as engines reported it."""
@@ -250,12 +260,7 @@ class Attempts:
         """The attempt is over, the request is not: output tokens that the next one goes on from."""
         self._paused = True
         self._note_work()
-        if self.story is None:
-            return 0
-        transcript = self.story.transcript
-        transcript.pause()
-        self.story.base = transcript.tokens
-        return transcript.tokens
+        return 0 if self.story is None else self.story.pause()
 
     def _note_work(self) -> None:
         """The attempt is over: count what it did a second time, once."""
