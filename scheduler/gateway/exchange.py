@@ -10,7 +10,7 @@ from scheduler.core.ticket import Ticket
 from scheduler.decision_log import Why
 
 from .accounts import note_error, note_tokens
-from .admission import admit, resume_of, story_of
+from .admission import admit, budget_of, resume_of, story_of
 from .asgi_types import Receive, Send
 from .attempts import Attempts
 from .callers import Caller
@@ -165,6 +165,7 @@ class Exchange:
 
     async def _serve(self, payload: Payload) -> None:
         found = admit(self.gateway, self.incoming, self.caller, payload, self.row)
+        budget = budget_of(self.incoming, self.caller, self.gateway.policy, found)
         story = story_of(payload, self.operation, found.lane)
         generative = self.operation != "embeddings"
         await self._rates.take(self.caller, payload, generative=generative)
@@ -177,6 +178,7 @@ class Exchange:
             arrived=self.row.received,
             prompt=payload.prompt_tokens if generative else 0,
             output=payload.output_tokens * payload.choices,
+            budget=budget,
             resume=resume_of(story),
         )
         self.attempts = Attempts(
