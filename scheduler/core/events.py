@@ -11,11 +11,12 @@ from .ticket import Ticket
 
 
 class Fault(Enum):
-    """Why an attempt ended before its first content byte."""
+    """Why an attempt ended before its answer did."""
 
     UNREACHABLE = "unreachable"  # refused, reset or timed out: the replica is suspect
     BUSY = "busy"  # the engine said 429 or 503: no fault of the replica
     ERROR = "error"  # the engine answered 5xx, or broke off
+    SILENT = "silent"  # it fell silent in the middle of an answer, the connection being open
 
 
 @record

@@ -122,9 +122,9 @@ def _best_offer(state: State, request: Request, place: int) -> Offer | None:
     ]
     if not where:
         return None
-    gain = _gain(state, request, _expected_wait(state, where, place))
+    wait = _expected_wait(state, where, place)
     offers = [
-        offer for replica in where if (offer := _offer(state, replica, request, gain)) is not None
+        offer for replica in where if (offer := _offer(state, replica, request, wait)) is not None
     ]
     return min(offers, key=Offer.rank, default=None)
 
@@ -137,34 +137,38 @@ def _expected_wait(state: State, where: list[Replica], place: int) -> int:
 
 
 def _ends_in(state: State, running: Request) -> int:
-    if running.phase is YIELDING:
-        return max(0, running.stopped + state.stopping - state.now)
+    if running.phase is YIELDING and running.replica is not None:
+        return max(0, running.stopped + running.replica.stopping - state.now)
     return running.remaining(state.now)
 
 
-def _offer(state: State, replica: Replica, request: Request, gain: int) -> Offer | None:
-    """The fewest victims on one replica that free a slot and enough KV cache, if they pay."""
+def _offer(state: State, replica: Replica, request: Request, wait: int) -> Offer | None:
+    """The fewest victims on one replica that free a slot and enough KV cache, if they pay
+    against a ``wait`` (ns)."""
     candidates = [weigh(state, held) for held in replica.holds.values() if may_stop(state, held)]
     victims = enough(state, replica, request, candidates)
     if victims is None:
         return None
     cost = sum(victim.cost for victim in victims)
+    gain = _gain(state, request, wait, replica.stopping)
     lent = replica.pool.dedicated and 2 not in replica.lanes
     if not lent and gain - cost < state.policy.preemption.margin_ms * MS:
         return None
     return Offer(gain, cost, victims)
 
 
-def _gain(state: State, request: Request, wait: int) -> int:
+def _gain(state: State, request: Request, wait: int, stopping: int) -> int:
+    """Weighted time (ns) that the request wins when a slot is free ``stopping`` ns from now
+    instead of after the ``wait``."""
     queues, weight = state.policy.queues, state.policy.preemption.weights.P0
     if request.lane:
         weight *= queues.P1.weight / queues.P0.weight
-    gain = int((wait - state.stopping) * weight)
+    gain = int((wait - stopping) * weight)
     budget = request.ticket.budget
     if budget is not None:
         due = request.ticket.arrived + budget
         service = state.estimates.typical(request.ticket, request.work)
-        if state.now + state.stopping + service <= due < state.now + wait + service:
+        if state.now + stopping + service <= due < state.now + wait + service:
             gain += min(budget, MOST_MISS)
     return gain
 

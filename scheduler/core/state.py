@@ -37,7 +37,6 @@ class State:
     now: int = 0
     sequence: int = 0
     service: int = 1_000_000_000
-    stopping: int = 50_000_000
     wake: int = 0
     laid_out: int = 0
     lay_out_at: int = 0

@@ -123,9 +123,8 @@ def _yielded(state: State, event: events.Yielded, out: list[Decision]) -> None:
     request = _holder(state, event.request, event.attempt)
     if request is None:
         return
-    if request.phase is YIELDING:
-        took = state.now - request.stopped
-        state.stopping += (took - state.stopping) // 8
+    if request.phase is YIELDING and request.replica is not None:
+        request.replica.note_stop(state.now - request.stopped)
     request.produced = max(request.produced, event.produced)
     replica = release(state, request, lost=not event.produced)
     enqueue_ahead(state, request)

@@ -29,14 +29,15 @@ class Victim:
 
 def may_stop(state: State, running: Request) -> bool:
     """Whether a request may be stopped at all, and would not be over before it has stopped."""
-    rules, ticket = state.policy.preemption, running.ticket
+    rules, ticket, replica = state.policy.preemption, running.ticket, running.replica
     return (
         running.phase is RUNNING
+        and replica is not None
         and stoppable(running)
         and (ticket.resume is CONTINUE or not running.seen)
         and running.preempted < rules.max_per_request
         and (not running.preempted or state.now - running.stopped >= rules.cooldown_ms * MS)
-        and running.remaining(state.now) > state.stopping
+        and running.remaining(state.now) > replica.stopping
     )
 
 
