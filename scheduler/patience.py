@@ -93,7 +93,9 @@ class Line:
         self._free = [0] * max(0, slots - len(self._free)) + self._free
         expected = [r.estimate for r in held]
         mean = sum(expected) // len(expected) if expected else 0
-        self.service = int(SAFETY * max(mean, state.estimates.typical(ticket)))
+        self.service = int(
+            SAFETY * max(mean, state.estimates.typical(ticket, state.estimates.work(ticket)))
+        )
 
     def reaches(self, number: int) -> int:
         """When the ``number``-th from now on is expected to get its slot."""
