@@ -15,7 +15,7 @@ from scheduler.limits import Limits
 from scheduler.testing import ManualClock, Memory, MemoryBooks
 
 from .harness import KEY, Gate, furnished, gate, replica
-from .stub import Held, Seen, Stub, Wire, polite
+from .stub import Held, Seen, Stub, Wire, delta, polite
 
 DAY = 86_400
 
@@ -94,6 +94,44 @@ async def test_b04_of_fifty_at_once_exactly_ten_get_the_money(running: Gate, eng
     answers = await crowd(running, engine, 50)
     assert codes(answers) == {"ok": 10, "budget_exhausted": 40}
     assert codes([await running.chat()]) == {"budget_exhausted": 1}
+
+
+async def test_b08_streams_use_tokens_up_as_plain_calls_do(running: Gate, engine: Stub) -> None:
+    """B08: until refused, plain and streamed; left half-way, what was delivered counts."""
+
+    async def until_refused(*, stream: bool) -> int:
+        # Other limits begin with all that they allow.
+        await limit(running, rates=Rates())
+        await limit(running, rates=Rates(tokens_per_min=100))
+        number = 0
+        while (await running.chat(stream=stream, max_tokens=3)).status_code == 200:
+            number += 1
+            await running.until(lambda: running.idle)
+        return number
+
+    # Each comes to seven tokens of prompt and three of answer, and eleven are asked for.
+    assert await until_refused(stream=False) == await until_refused(stream=True) == 9
+
+    async def endless(seen: Seen, wire: Wire) -> None:
+        await wire.begin_stream()
+        for _ in range(5):
+            await wire.chunk(delta("a"))
+        await seen.closed.wait()
+
+    engine.answer = endless
+    await limit(running, rates=Rates())
+    await limit(running, rates=Rates(tokens_per_min=100_000))
+    running.usage.rows.clear()
+    for _ in range(4):
+        async with running.stream(max_tokens=4000) as answer:
+            await anext(answer.aiter_bytes())
+    rows = await running.rows(4)
+    used = sum(row.prompt_tokens + row.completion_tokens for row in rows)
+    assert used >= 4 * 9
+    await running.until(lambda: running.idle)
+    engine.answer = polite
+    left = (await running.chat(max_tokens=3)).headers["x-ratelimit-remaining-tokens"]
+    assert int(left) == 100_000 - used - 11
 
 
 async def test_unused_money_is_given_back(running: Gate, engine: Stub) -> None:

@@ -83,6 +83,16 @@ class Site:
         assert len(rows) == len({row[0] for row in rows})
         return {row[0]: int(row[1] * 1_000_000_000) for row in rows}
 
+    def gpu_seconds(self) -> tuple[float, float]:
+        """What all requests had of the replicas' time, and how long these were busy."""
+        with psycopg.connect(self.installation.database) as connection:
+            row = connection.execute(
+                "SELECT (SELECT sum(gpu_seconds) FROM metering_usagerecord),"
+                " (SELECT sum(busy_seconds)::float8 FROM metering_gpuhour)"
+            ).fetchone()
+        assert row is not None
+        return row[0], row[1]
+
     @property
     def journal(self) -> list[Path]:
         """The journal's files, oldest first."""
@@ -108,7 +118,7 @@ def furnished() -> Iterator[Site]:
 def site(furnished: Site) -> Site:
     furnished.postgres.start()
     with psycopg.connect(furnished.installation.database, autocommit=True) as connection:
-        connection.execute("TRUNCATE metering_usagerecord")
+        connection.execute("TRUNCATE metering_usagerecord, metering_gpuhour")
     return furnished
 
 
@@ -208,6 +218,9 @@ async def test_h04_sigterm_loses_nothing_of_calls_and_open_streams(
     assert load.ended == 20
     assert load.ids() == site.rows().keys()
     assert site.journal == []
+    shares, busy = site.gpu_seconds()
+    assert busy > 0
+    assert shares == pytest.approx(busy, rel=1e-6)
 
 
 async def test_h04_postgres_may_be_away(site: Site, engine: Stub) -> None:
