@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from metering.core.facts import Allowance, Rates
+from metering.core.leases import TTL
 from metering.core.prices import ModelPrices, PriceList
 from metering.core.purse import amount
 from scheduler.limits import Limits
@@ -63,6 +64,13 @@ async def crowd(running: Gate, engine: Stub, number: int, most: int = 0) -> list
     )
     held.finish("hello")
     return await asyncio.gather(*calls)
+
+
+def limits_of(running: Gate) -> Limits:
+    """The limits that the gateway holds its callers to."""
+    limits = running.runtime.gateway.limiter
+    assert isinstance(limits, Limits)
+    return limits
 
 
 def codes(answers: list[httpx.Response]) -> dict[str, int]:
@@ -140,10 +148,8 @@ async def test_unused_money_is_given_back(running: Gate, engine: Stub) -> None:
     # Each might cost 92, and costs 3.
     answers = await crowd(running, engine, 50, most=92)
     assert codes(answers) == {"ok": 10, "budget_exhausted": 40}
-    limits = running.runtime.gateway.limiter
-    assert isinstance(limits, Limits)
     await running.until(lambda: running.idle)
-    purse = limits.purses()["owner"]
+    purse = limits_of(running).purses()["owner"]
     assert (amount(purse.spent), purse.held) == (Decimal(30), 0)
 
     # What the scheduler refuses has cost nothing.
@@ -204,7 +210,9 @@ async def test_a_key_s_limits_bind_beside_its_business_s(running: Gate) -> None:
     assert (refused.status_code, codes([refused])) == (403, {"model_not_allowed": 1})
 
 
-async def test_a_key_s_requests_wait_for_its_places(running: Gate, engine: Stub) -> None:
+async def test_a_key_s_requests_wait_for_its_places(
+    running: Gate, engine: Stub, clock: ManualClock
+) -> None:
     await limit_key(running, Allowance(running=2, queued=3))
     held = engine.answer = Held()
     calls = [asyncio.create_task(running.chat()) for _ in range(5)]
@@ -213,6 +221,17 @@ async def test_a_key_s_requests_wait_for_its_places(running: Gate, engine: Stub)
     refused = await running.chat()
     assert codes([refused]) == {"concurrency_exceeded": 1}
     assert int(refused.headers["retry-after"]) >= 1
+    # Those that live keep their places, however long they take.
+    leases = [
+        lease
+        for party in limits_of(running)._keys.values()
+        if party.places is not None
+        for lease in party.places._held.values()
+    ]
+    for _ in range(3):
+        clock.advance(8)
+        await running.until(lambda: all(lease.ends == clock.now() + TTL for lease in leases))
+    assert (len(leases), len(held.order)) == (5, 2)
     # One who waits leaves: nobody else takes its place at the replica by that.
     calls.pop().cancel()
     await running.until(lambda: len(running.usage.rows) == 2)

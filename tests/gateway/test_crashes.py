@@ -160,16 +160,35 @@ async def told(load: Load, number: int) -> None:
     await reached(lambda: len(load.told), len(load.told) + number)
 
 
+async def repeated(
+    site: Site, process: Process, known: dict[str, str], number: int
+) -> dict[str, str]:
+    """Repeat the calls that were made with a key, which must have the ids that they had; and
+    make some new ones, but for the last time: their keys and ids."""
+    made = {} if number == KILLS else {f"{number}-{each}": "" for each in range(5)}
+    async with httpx.AsyncClient(base_url=process.url, trust_env=False) as client:
+        for key, request in {**known, **made}.items():
+            headers = {"authorization": f"Bearer {site.key}", "idempotency-key": key}
+            answer = await client.post(CHAT, json=chat_body(), headers=headers)
+            assert answer.status_code == 200
+            made[key] = answer.headers["x-request-id"]
+            assert request in ("", made[key])
+    return {key: request for key, request in made.items() if key not in known}
+
+
 async def test_h04_kill_9_under_load_costs_the_last_100_ms_and_doubles_nothing(
     site: Site, engine: Stub
 ) -> None:
-    """Killed again and again under 200 calls a second; each start lands what the last has left."""
+    """Killed again and again under 200 calls a second; each start lands what the last has left.
+    Calls with an ``Idempotency-Key`` are repeated at the next start, and charged once."""
     draw = random.Random(3)
     answered: set[str] = set()
     durable: set[str] = set()
     killed: list[int] = []
-    for _ in range(KILLS):
+    keyed: dict[str, str] = {}
+    for number in range(KILLS):
         async with site.serving() as process:
+            keyed |= await repeated(site, process, keyed, number)
             async with loaded(process.url, site.key, PER_S) as load:
                 await told(load, draw.randrange(100, 250))
                 killed.append(await asyncio.to_thread(kill, process))
@@ -177,8 +196,11 @@ async def test_h04_kill_9_under_load_costs_the_last_100_ms_and_doubles_nothing(
             answered |= load.ids()
             durable |= load.ids(before=killed[-1] - LOST_NS)
     async with site.serving() as process:
+        assert await repeated(site, process, keyed, KILLS) == {}
         await landed(process)
         rows = site.rows()
+    answered |= set(keyed.values())
+    assert set(keyed.values()) <= rows.keys()
     assert durable <= rows.keys()
     # What is on record and was not heard by its caller was on its way when the end came.
     for request in rows.keys() - answered:
