@@ -50,12 +50,14 @@ class Progress:
 @record
 class Finished:
     """The attempt has ended and holds its slot no longer, whatever came of it. Tokens are the
-    true figures, 0 where they are not known."""
+    true figures, 0 where they are not known. ``failed``: the replica broke
+    off, or fell silent, and nothing could be saved."""
 
     request: str
     attempt: int
     prompt: int = 0
     output: int = 0
+    failed: bool = False
 
 
 @record

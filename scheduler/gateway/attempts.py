@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+# How a request ends whose replica broke off or fell silent.
+BROKEN = {"upstream_error", "upstream_timeout"}
+
 
 class Attempts:
     """What a request carries from attempt to attempt. Runs in its exchange's task, which only
@@ -301,6 +304,7 @@ class Attempts:
         if row.status == "ok":
             usage = self.total()
             call.prompt, call.output = usage.prompt, usage.completion
+        call.broken = row.status in BROKEN
         row.gpu_seconds = call.close()
 
     def unlink(self) -> None:
