@@ -9,6 +9,7 @@ from typing import Any
 from channels.layers import BaseChannelLayer
 
 from .actor import Scheduler
+from .core.decisions import Scale
 from .core.fleet import FleetSnapshot
 from .escalations import Escalations
 from .gateway.app import Gateway
@@ -24,11 +25,15 @@ from .ports import (
     DecisionSink,
     FleetSource,
     PolicySource,
+    Scaler,
     UsageSink,
 )
 from .probes import Probes
 from .publisher import Publisher
+from .scaling import with_cards
+from .scaling.follow import carry_out
 from .stats import Stats
+from .warmup import WarmUp
 from .worker import Worker
 
 log = logging.getLogger(__name__)
@@ -51,6 +56,7 @@ class Runtime:
         usage: UsageSink,
         audit: AuditSink,
         decisions: DecisionSink,
+        scaler: Scaler,
         layer: BaseChannelLayer,
         pepper: bytes,
         max_body: int,
@@ -60,6 +66,8 @@ class Runtime:
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
+        self._known_fleet = FleetSnapshot()
+        self.scaler = scaler
         self.stats = Stats(Metrics())
         self.scheduler = Scheduler(clock, self.stats, decisions)
         self._limiter = Limits(clock)
@@ -76,13 +84,11 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self.health = Health(
-            self.scheduler.set_replica,
-            lambda name, state: self.stats.replica_state(name, state, clock.now()),
-            allowed=url_allowed,
-        )
+        self.health = self._health(clock, url_allowed)
         self.scheduler.on_trip = self.health.suspect
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
+        scaler.attach(self._follow, self.scheduler.running_on)
+        self.scheduler.on_scale = self._scale
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
         self.gateway.before_metrics = self._publisher.gauges
         self._worker = Worker(layer, self.reload)
@@ -90,6 +96,22 @@ class Runtime:
         self._loaded: set[str] = set()
         self._all_loaded = asyncio.Event()
         self._reloading = asyncio.Lock()
+
+    def _health(self, clock: Clock, allowed: Callable[[str], bool]) -> Health:
+        return Health(
+            self.scheduler.set_replica,
+            lambda name, state: self.stats.replica_state(name, state, clock.now()),
+            allowed=allowed,
+            warm=WarmUp(
+                self.gateway.upstream,
+                lambda: self.gateway.fleet.models,
+                lambda: self.gateway.policy.failover,
+            ),
+        )
+
+    def _scale(self, scale: Scale) -> None:
+        ready = {name for name, r in self.scheduler.state.replicas.items() if r.serving()}
+        carry_out(self.scaler, scale, ready)
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
@@ -116,6 +138,7 @@ class Runtime:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        await self.scaler.close()
         await self.health.close()
         await self.probes.close()
         await self._escalations.flush()
@@ -135,18 +158,26 @@ class Runtime:
             self._limiter.follow(gateway.access)
             self.scheduler.set_access(gateway.access)
         elif topic == "fleet":
-            self._follow(await asyncio.to_thread(self._fleet.fleet))
+            self._known_fleet = await asyncio.to_thread(self._fleet.fleet)
+            self._follow()
         elif topic == "policy":
             gateway.policy_version, policy = await asyncio.to_thread(self._policy.policy)
             gateway.policy = policy
             self.probes.policy = policy.placement
+            self.health.policy = policy
             self.scheduler.set_policy(policy)
+            if topic not in self._loaded:
+                self._loaded.add(topic)
+                self._follow()
         self._loaded.add(topic)
         if self._loaded >= TOPICS:
             self._all_loaded.set()
 
-    def _follow(self, fleet: FleetSnapshot) -> None:
-        self.gateway.fleet = fleet
+    def _follow(self) -> None:
+        """The fleet as it was read, and the cards in use beside it."""
+        fleet = self.gateway.fleet = with_cards(self._known_fleet, self.scaler.cards())
+        if "policy" not in self._loaded:
+            return  # by whose rules replicas are judged
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)
