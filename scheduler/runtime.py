@@ -10,6 +10,7 @@ from channels.layers import BaseChannelLayer
 
 from .actor import Scheduler
 from .budgets import Budgets
+from .core.decisions import Scale
 from .core.fleet import FleetSnapshot
 from .escalations import Escalations
 from .gateway.app import Gateway
@@ -28,11 +29,15 @@ from .ports import (
     DecisionSink,
     FleetSource,
     PolicySource,
+    Scaler,
     UsageSink,
 )
 from .probes import Probes
 from .publisher import Publisher
+from .scaling import with_cards
+from .scaling.follow import carry_out
 from .stats import Stats
+from .warmup import WarmUp
 from .worker import Worker
 
 log = logging.getLogger(__name__)
@@ -72,6 +77,7 @@ class Runtime:
         answers: AnswerStore,
         audit: AuditSink,
         decisions: DecisionSink,
+        scaler: Scaler,
         layer: BaseChannelLayer,
         pepper: bytes,
         max_body: int,
@@ -81,33 +87,49 @@ class Runtime:
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
-        self._clock = clock
+        self._known_fleet = FleetSnapshot()
+        self.scaler = scaler
         self.stats = Stats(Metrics())
-        self._gpu_time = GpuTime(clock, books)
-        self.scheduler = Scheduler(clock, self.stats, decisions, self._gpu_time)
+        self.scheduler = Scheduler(clock, self.stats, decisions, GpuTime(clock, books))
         self._budgets = Budgets(Limits(clock, books.month), books, usage, clock)
-        self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
             upstream=Upstream(address_allowed),
             usage=usage,
             limiter=self._budgets.limits,
             answers=answers,
-            escalations=self._escalations,
+            escalations=Escalations(audit),
             clock=clock,
             stats=self.stats,
             pepper=pepper,
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self.health = Health(self.scheduler.set_replica, self._seen, allowed=url_allowed)
+        self.health = self._health(clock, url_allowed)
         self.scheduler.on_trip = self.health.suspect
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
+        scaler.attach(self._follow, self.scheduler.running_on)
+        self.scheduler.on_scale = self._scale
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
         self.gateway.before_metrics = self._publisher.gauges
         self._worker = Worker(layer, self.reload)
-        self._tasks: list[asyncio.Task[None]] = []
-        self._topics = Topics()
+        self._tasks, self._topics = list[asyncio.Task[None]](), Topics()
+
+    def _health(self, clock: Clock, allowed: Callable[[str], bool]) -> Health:
+        return Health(
+            self.scheduler.set_replica,
+            lambda name, state: self.stats.replica_state(name, state, clock.now()),
+            allowed=allowed,
+            warm=WarmUp(
+                self.gateway.upstream,
+                lambda: self.gateway.fleet.models,
+                lambda: self.gateway.policy.failover,
+            ),
+        )
+
+    def _scale(self, scale: Scale) -> None:
+        ready = {name for name, r in self.scheduler.state.replicas.items() if r.serving()}
+        carry_out(self.scaler, scale, ready)
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
@@ -117,9 +139,9 @@ class Runtime:
         self._spawn(self._changes.run(self.reload), "changes")
         self._spawn(self._publisher.run(), "live frames")
         self._spawn(self._worker.run(), "scheduler channel")
-        self._spawn(self._escalations.run(), "escalations")
+        self._spawn(self.gateway.escalations.run(), "escalations")
         self._spawn(self._budgets.run(), "budgets")
-        self._spawn(self._gpu_time.run(), "GPU time")
+        self._spawn(self.scheduler.gpu_time.run(), "GPU time")
         self._spawn(self.gateway.repeats.run(), "kept answers")
         self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self._become_ready(), "readiness")
@@ -137,15 +159,13 @@ class Runtime:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        await self.scaler.close()
         await self.health.close()
         await self.probes.close()
-        await self._escalations.flush()
-        await self._gpu_time.flush()
+        await self.gateway.escalations.flush()
+        await self.scheduler.gpu_time.flush()
         await self._decisions.close()
         await self._usage.close()
-
-    def _seen(self, name: str, state: str) -> None:
-        self.stats.replica_state(name, state, self._clock.now())
 
     async def reload(self, topic: str) -> None:
         """A topic changed: read it anew, off the loop, and put it to use. One at a time, so
@@ -160,17 +180,25 @@ class Runtime:
             self.scheduler.set_access(gateway.access)
             await self._budgets.follow(gateway.access)
         elif topic == "fleet":
-            self._follow(await asyncio.to_thread(self._fleet.fleet))
+            self._known_fleet = await asyncio.to_thread(self._fleet.fleet)
+            self._follow()
         elif topic == "policy":
             gateway.policy_version, policy = await asyncio.to_thread(self._policy.policy)
             gateway.policy = policy
             self.probes.policy = policy.placement
+            self.health.policy = policy
             self.scheduler.set_policy(policy)
+            if topic not in self._topics.loaded:
+                self._topics.loaded.add(topic)
+                self._follow()
         self._topics.note(topic)
 
-    def _follow(self, fleet: FleetSnapshot) -> None:
-        self.gateway.fleet = fleet
+    def _follow(self) -> None:
+        """The fleet as it was read, and the cards in use beside it."""
+        fleet = self.gateway.fleet = with_cards(self._known_fleet, self.scaler.cards())
         self._budgets.limits.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
+        if "policy" not in self._topics.loaded:
+            return  # by whose rules replicas are judged
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)

@@ -14,6 +14,8 @@ class Reason(StrEnum):
     NO_CAPACITY = "no_capacity"
     UPSTREAM_ERROR = "upstream_error"
     TENANT_SUSPENDED = "tenant_suspended"
+    LATENCY_BUDGET = "latency_budget_unreachable"
+    BACKPRESSURE = "backpressure"
 
 
 @record
@@ -77,4 +79,38 @@ class WakeAt:
     at: int
 
 
-Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt
+class Kind(StrEnum):
+    """What a notice is about."""
+
+    SUSPENDED = "suspended"  # a business, until a time
+    RESTORED = "restored"  # a business
+    BROKEN = "broken"  # a replica, until a time
+    MENDED = "mended"  # a replica
+    PRESSED = "pressed"  # P0 waits too long
+    RELIEVED = "relieved"  # it does not any more
+    ADJUSTED = "adjusted"  # a business's model, by so many levels in all
+    SCALED = "scaled"  # a pool, to so many cards
+    NO_HELP = "no_help"  # more cards in a pool have not helped
+
+
+@record
+class Notice:
+    """The scheduler has changed its ways. ``name`` says whose, ``cause`` why in plain words;
+    ``value`` is a time (ns), levels or cards, as ``kind`` says."""
+
+    kind: Kind
+    name: str
+    cause: str
+    value: int = 0
+
+
+@record
+class Scale:
+    """The pool should have so many cards that take work. ``ready`` has it now."""
+
+    pool: str
+    ready: int
+    desired: int
+
+
+Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt | Notice | Scale

@@ -2,6 +2,7 @@
 
 from math import exp, log2
 
+from .breaker import turn_windows
 from .layout import lay_out
 from .pool import lanes_let_in
 from .state import State
@@ -25,8 +26,10 @@ def note_arrival(state: State, ticket: Ticket) -> float:
 def renew_layout(state: State) -> None:
     """Bring demand up to date and compute placement sets and lane shares from it."""
     _measure(state)
+    turn_windows(state)
     for replica in state.replicas.values():
-        replica.lanes = lanes_let_in(replica.pool, state.policy)
+        replica.lanes_warm = lanes_let_in(replica.pool, state.policy)
+        replica.lanes = replica.lanes_warm if replica.warm else replica.lanes_warm - {0}
     state.layout = lay_out(
         state.replicas,
         state.estimates,
@@ -47,7 +50,8 @@ def _measure(state: State) -> None:
     state.laid_out = state.now
     keep = exp(-passed / HORIZON)
     arrived = state.estimates.arrived
-    for flow in state.demand.keys() | arrived.keys():
+    # In one order for the same events: sets of names have another in each process.
+    for flow in (*state.demand, *(flow for flow in arrived if flow not in state.demand)):
         rate = arrived.get(flow, 0.0) / passed
         known = state.demand.get(flow)
         state.demand[flow] = rate if known is None else known * keep + rate * (1.0 - keep)

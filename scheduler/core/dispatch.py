@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from .admission import refused_late, turned_away
 from .choice import choose
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
 from .placement import fits, place, remember, roomy, scores, served
@@ -28,15 +29,12 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     """Run a new request at once if it can, else queue it, else refuse it."""
     ticket = request.ticket
     tenant = request.tenant
-    if tenant.suspended:
-        out.append(Reject(ticket.id, Reason.TENANT_SUSPENDED, state.service))
-        return
-    if tenant.running_limit == 0:
-        out.append(Reject(ticket.id, Reason.CONCURRENCY_EXCEEDED, state.service))
-        return
-    if not served(state, request):
-        out.append(Reject(ticket.id, Reason.NO_CAPACITY, state.service))
-        return
+    unusual = state.breakers or state.broken or state.watching
+    if unusual or tenant.suspended or tenant.running_limit == 0 or not served(state, request):
+        refusal = turned_away(state, request)
+        if refusal is not None:
+            out.append(refusal)
+            return
     replica = None
     if state.free and tenant.may_run:
         bounded = (ticket.model, request.lane) in state.layout.bounded
@@ -51,7 +49,7 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
         out.append(Reject(ticket.id, reason, time_to_drain(state, tenant.queued + 1)))
     elif waiting >= state.policy.queue(request.lane).max_queue:
         out.append(Reject(ticket.id, Reason.QUEUE_FULL, time_to_drain(state, waiting)))
-    else:
+    elif ticket.budget is None or not refused_late(state, request, out):
         _admit(state, request)
         enqueue(state, request)
         if replica is None and state.layout.bounded:

@@ -126,6 +126,15 @@ class Estimates:
         unit = self.per_unit(ticket.model, replica) / PREFILL_PER_DECODE
         return int(unit * (ticket.prompt + produced))
 
+    def doubt(self, model: str) -> None:
+        """Work was refused by what is known of the model: the next measurements count more."""
+        for mean in (
+            self.models.get(model),
+            *(mean for (name, _), mean in self.service.items() if name == model),
+        ):
+            if mean is not None:
+                mean.samples = max(1, mean.samples - 1)
+
     def forget(self, replica: str) -> None:
         """A replica has been replaced: what was measured there counts no more."""
         for known in (self.service, self.resumes):

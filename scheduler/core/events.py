@@ -50,12 +50,14 @@ class Progress:
 @record
 class Finished:
     """The attempt has ended and holds its slot no longer, whatever came of it. Tokens are the
-    true figures, 0 where they are not known."""
+    true figures, 0 where they are not known. ``failed``: the replica broke
+    off, or fell silent, and nothing could be saved."""
 
     request: str
     attempt: int
     prompt: int = 0
     output: int = 0
+    failed: bool = False
 
 
 @record
@@ -88,12 +90,14 @@ class Cancelled:
 @record
 class ReplicaChanged:
     """A replica is as told, from now on. A new ``generation`` is a new process under the
-    old name: its slots are free, and what still runs belongs to the old one."""
+    old name: its slots are free, and what still runs belongs to the old one. P0 waits until
+    it is ``warm``."""
 
     facts: ReplicaFacts
     pool: PoolFacts
     ready: bool
     generation: int
+    warm: bool = True
 
 
 @record

@@ -6,17 +6,19 @@ queue; the property tests hold them against a recount.
 
 from dataclasses import dataclass, field
 
+from .breaker import Breaker
 from .counters import Active
 from .estimates import Estimates
 from .fleet import PoolFacts
 from .layout import Layout
 from .policy import Policy
 from .pool import PoolUse
+from .pressure import Pressure
 from .prices import Flow
 from .queues import Queues
 from .replica import Replica
 from .request import Request
-from .tenant import Tenant
+from .tenant import Outcomes, Tenant
 
 SEED_FACTOR = 6364136223846793005
 SEED_TERM = 1442695040888963407
@@ -30,7 +32,10 @@ class State:
     nobody holds. ``blocked`` names replicas kept free for a request
     at the head of the queue that needs more KV cache than is free there. ``virtual`` is the
     largest counter of a business that has left the lane, ``active`` has those that have not,
-    and ``passes`` says how far each lane has come in mode weighted."""
+    and ``passes`` says how far each lane has come in mode weighted. ``retries`` may be made
+    now; ``hopeless`` requests were refused, or let in to probe, by their budgets; ``broken``
+    replicas have an open breaker. P0's wait is looked at next at ``press_at`` (ns), if any
+    waits or pressure is ``watching``."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
@@ -64,6 +69,14 @@ class State:
     passes: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     shares: list[float] = field(default_factory=lambda: [1.0, 1.0, 1.0])
     expiries: list[tuple[int, int, Request]] = field(default_factory=list)
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    retries: float = 3.0
+    hopeless: int = 0
+    press_at: int = 0
+    watching: bool = False
+    broken: int = 0
+    pressure: Pressure = field(default_factory=Pressure)
     blocked: set[str] = field(default_factory=set)
     free: int = 0
     stoppable: int = 0

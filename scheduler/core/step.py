@@ -9,12 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from . import events
-from .decisions import Decision, Reason, Reject, Trip
+from .breaker import note_outcome
+from .decisions import Decision, Kind, Notice, Reason, Reject, Trip
 from .decisions import WakeAt as Wake
 from .demand import note_arrival, renew_layout
 from .dispatch import fill, fill_all, occupy, release, start_or_queue
 from .placement import served
 from .preempt import consider
+from .pressure import look
 from .replica import Replica
 from .request import QUEUED, YIELDING, Request
 from .shares import forget_shares, join
@@ -25,6 +27,8 @@ MS = 1_000_000
 # An attempt that failed may be made elsewhere, but not without end.
 MOST_FAILURES = 3
 SMOOTHING = 64
+# What the retry budget comes to at most, however long all has gone well.
+MOST_RETRIES = 10.0
 
 
 def step(state: State, event: events.Event, now: int) -> list[Decision]:
@@ -48,6 +52,8 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
         state.lane_queued[0] or (state.lane_queued[1] and state.policy.queues.P1.preempt)
     ):
         consider(state, out)
+    if state.now >= state.press_at and (state.lane_queued[0] or state.watching):
+        look(state, out)
     wake = next_wake(state)
     if wake and wake != state.wake:
         out.append(Wake(wake))
@@ -60,6 +66,7 @@ def _arrived(state: State, event: events.Arrived, out: list[Decision]) -> None:
     if ticket.id in state.requests:
         return
     state.sequence += 1
+    state.retries = min(MOST_RETRIES, state.retries + state.policy.failover.retry_budget)
     work = note_arrival(state, ticket)
     tenant = state.tenant(ticket.business)
     request = Request(ticket, state.sequence, tenant, work, lane=ticket.lane)
@@ -111,7 +118,16 @@ def _finished(state: State, event: events.Finished, out: list[Decision]) -> None
     held = state.now - request.dispatched
     state.service += (held - state.service) // SMOOTHING
     request.replica.busy_for = 0
-    if not request.produced:
+    if event.failed or state.breakers:
+        note_outcome(state, request, out, failed=event.failed)
+    else:
+        state.outcomes.ended += 1
+        request.tenant.outcomes.ended += 1
+    if event.failed:
+        _failed_at(state, request.replica, out)
+    elif request.replica.failures:
+        _mended(state, request.replica, out)
+    if not request.produced and not event.failed:
         name = request.replica.facts.name
         state.estimates.finished(request.ticket, name, held, event.output)
     replica = release(state, request)
@@ -148,18 +164,57 @@ def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
         request.failures += 1
         request.tried |= {(replica.facts.name, replica.generation)}
         known = state.replicas.get(replica.facts.name) is replica
-        if event.fault is events.Fault.UNREACHABLE and replica.ready and known:
+        if event.fault is not events.Fault.UNREACHABLE:
+            _failed_at(state, replica, out)
+        elif replica.ready and known:
             replica.ready = False
             _count_slots(state)
             renew_layout(state)
             out.append(Trip(replica.facts.name, replica.generation))
-    if request.failures >= MOST_FAILURES or (request.failures and not served(state, request)):
+    if request.failures and not (
+        request.failures < MOST_FAILURES
+        and served(state, request)
+        and _retries(state, request, event)
+    ):
         end(state, request)
+        note_outcome(state, request, out, failed=True)
         out.append(Reject(request.ticket.id, Reason.UPSTREAM_ERROR, state.service))
     else:
         enqueue(state, request)
         fill_all(state, out)
     _freed(state, replica, request, out)
+
+
+def _retries(state: State, request: Request, event: events.Failed) -> bool:
+    """Whether the budget has room for one more attempt. One that goes on from what the caller
+    has, or whose replica was gone, is not counted: it makes no work twice."""
+    if request.produced or event.fault is events.Fault.UNREACHABLE:
+        return True
+    if state.retries < 1.0:
+        return False
+    state.retries -= 1.0
+    return True
+
+
+def _failed_at(state: State, replica: Replica, out: list[Decision]) -> None:
+    """An attempt has failed at the replica: its breaker may open."""
+    if not replica.fail(state.now, state.policy.failover):
+        return
+    state.busy_until = max(state.busy_until, replica.busy_until)
+    _count_broken(state)
+    cause = f"{replica.failures} failures in a row"
+    out.append(Notice(Kind.BROKEN, replica.facts.name, cause, replica.busy_until))
+
+
+def _mended(state: State, replica: Replica, out: list[Decision]) -> None:
+    """An attempt has gone well there."""
+    if replica.mend():
+        _count_broken(state)
+        out.append(Notice(Kind.MENDED, replica.facts.name, "an attempt has gone well"))
+
+
+def _count_broken(state: State) -> None:
+    state.broken = sum(replica.probes > 0 for replica in state.replicas.values())
 
 
 def _cancelled(state: State, event: events.Cancelled, out: list[Decision]) -> None:
@@ -196,13 +251,19 @@ def _replica_changed(state: State, event: events.ReplicaChanged, out: list[Decis
     if known is not None and known.generation == event.generation:
         if known.pool.name != event.pool.name:
             _move(state, known, event)
-        known.facts, known.pool, known.ready = event.facts, event.pool, event.ready
+        known.facts, known.pool = event.facts, event.pool
+        known.ready, known.warm = event.ready, event.warm
     else:
         if known is not None:
             known.counted = False
             state.estimates.forget(name)
         state.replicas[name] = Replica(
-            event.facts, event.pool, event.generation, event.ready, state.use(event.pool)
+            event.facts,
+            event.pool,
+            event.generation,
+            event.ready,
+            state.use(event.pool),
+            warm=event.warm,
         )
     _fleet_changed(state, out)
 
@@ -235,6 +296,7 @@ def _fleet_changed(state: State, out: list[Decision]) -> None:
 
 def _count_slots(state: State) -> None:
     state.free = 0
+    _count_broken(state)
     for pool in state.pools.values():
         pool.slots = 0
     for replica in state.replicas.values():

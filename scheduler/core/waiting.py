@@ -109,6 +109,12 @@ def next_wake(state: State) -> int:
         heappop(expiries)
     wake = expiries[0][0] if expiries else 0
     queued, now = state.lane_queued, state.now
+    if (
+        now < state.press_at
+        and (queued[0] or state.watching)
+        and (state.press_at < wake or not wake)
+    ):
+        wake = state.press_at
     if not (queued[0] or queued[1] or queued[2]):
         return wake
     if queued[2]:

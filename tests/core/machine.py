@@ -89,7 +89,7 @@ class World(Upsets):
             _, attempt, _, _ = self.running.pop(name)
             self.stopping.discard(name)
             self.ended[name] = "finished"
-            self._step(events.Finished(name, attempt, 10, output))
+            self._step(events.Finished(name, attempt, 10, output, failed=output % 4 == 1))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), fault=st.sampled_from(list(events.Fault)))

@@ -18,8 +18,9 @@ from metering.core.usage import UsageRow
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
-from scheduler.ports import AnswerStore
+from scheduler.ports import AnswerStore, Scaler
 from scheduler.runtime import Runtime
+from scheduler.scaling import NoScaler
 from scheduler.testing import (
     ManualClock,
     Memory,
@@ -212,8 +213,11 @@ def replica(
     )
 
 
-def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
-    """Three businesses, one a lane (P1 is the default key's), one model, the replicas."""
+def furnished(
+    *replicas: ReplicaFacts, policy: Policy | None = None, warm_up: bool = False
+) -> Memory:
+    """Three businesses, one a lane (P1 is the default key's), one model, the replicas. These
+    get no request but the test's own unless they are to be warmed up."""
     memory = Memory()
     owner = BusinessFacts("owner", grade="premium", ceiling=1, tags=frozenset({"team-a"}))
     memory.business(owner, KEY)
@@ -225,8 +229,9 @@ def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
     memory.model(ModelFacts("chat"))
     for facts in replicas:
         memory.replica(facts)
-    if policy is not None:
-        memory.rules = policy
+    rules = policy or Policy()
+    cold_start = replace(rules.cold_start, warm_before_p0=warm_up)
+    memory.rules = replace(rules, cold_start=cold_start)
     return memory
 
 
@@ -270,6 +275,7 @@ async def gate(
     clock: ManualClock | None = None,
     books: MemoryBooks | None = None,
     answers: AnswerStore | None = None,
+    scaler: Scaler | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
 
@@ -289,6 +295,7 @@ async def gate(
         answers=answers or MemoryAnswers(),
         audit=audit,
         decisions=decisions,
+        scaler=scaler or NoScaler(),
         layer=InMemoryChannelLayer(),
         pepper=memory.pepper,
         max_body=max_body,
