@@ -29,6 +29,7 @@ from .ports import (
 from .probes import Probes
 from .publisher import Publisher
 from .stats import Stats
+from .warmup import WarmUp
 from .worker import Worker
 
 log = logging.getLogger(__name__)
@@ -76,11 +77,7 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self.health = Health(
-            self.scheduler.set_replica,
-            lambda name, state: self.stats.replica_state(name, state, clock.now()),
-            allowed=url_allowed,
-        )
+        self.health = self._health(clock, url_allowed)
         self.scheduler.on_trip = self.health.suspect
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
@@ -90,6 +87,18 @@ class Runtime:
         self._loaded: set[str] = set()
         self._all_loaded = asyncio.Event()
         self._reloading = asyncio.Lock()
+
+    def _health(self, clock: Clock, allowed: Callable[[str], bool]) -> Health:
+        return Health(
+            self.scheduler.set_replica,
+            lambda name, state: self.stats.replica_state(name, state, clock.now()),
+            allowed=allowed,
+            warm=WarmUp(
+                self.gateway.upstream,
+                lambda: self.gateway.fleet.models,
+                lambda: self.gateway.policy.failover,
+            ),
+        )
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
@@ -140,13 +149,19 @@ class Runtime:
             gateway.policy_version, policy = await asyncio.to_thread(self._policy.policy)
             gateway.policy = policy
             self.probes.policy = policy.placement
+            self.health.policy = policy
             self.scheduler.set_policy(policy)
+            if topic not in self._loaded:
+                self._loaded.add(topic)
+                self._follow(gateway.fleet)
         self._loaded.add(topic)
         if self._loaded >= TOPICS:
             self._all_loaded.set()
 
     def _follow(self, fleet: FleetSnapshot) -> None:
         self.gateway.fleet = fleet
+        if "policy" not in self._loaded:
+            return  # by whose rules replicas are judged
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)

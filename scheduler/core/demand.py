@@ -28,7 +28,8 @@ def renew_layout(state: State) -> None:
     _measure(state)
     turn_windows(state)
     for replica in state.replicas.values():
-        replica.lanes = lanes_let_in(replica.pool, state.policy)
+        replica.lanes_warm = lanes_let_in(replica.pool, state.policy)
+        replica.lanes = replica.lanes_warm if replica.warm else replica.lanes_warm - {0}
     state.layout = lay_out(
         state.replicas,
         state.estimates,

@@ -90,12 +90,14 @@ class Cancelled:
 @record
 class ReplicaChanged:
     """A replica is as told, from now on. A new ``generation`` is a new process under the
-    old name: its slots are free, and what still runs belongs to the old one."""
+    old name: its slots are free, and what still runs belongs to the old one. P0 waits until
+    it is ``warm``."""
 
     facts: ReplicaFacts
     pool: PoolFacts
     ready: bool
     generation: int
+    warm: bool = True
 
 
 @record

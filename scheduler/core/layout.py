@@ -56,7 +56,7 @@ class Layout:
 
 
 def group_name(replica: Replica, estimates: Estimates) -> str:
-    """The replica's group: same pool, models and slots, and about the same speed."""
+    """The replica's group: same pool, lanes, models and slots, and about the same speed."""
     facts = replica.facts
     ratios = [
         estimates.service[model, facts.name].value / estimates.models[model].value
@@ -65,7 +65,8 @@ def group_name(replica: Replica, estimates: Estimates) -> str:
     ]
     speed = round(log(sum(ratios) / len(ratios)) / log(1.8)) if ratios and sum(ratios) else 0
     models = ",".join(sorted(facts.models))
-    return f"{facts.pool}|{models}|{facts.slots}|{facts.gpus}|{facts.levels}|{speed}"
+    kind = f"{models}|{facts.slots}|{facts.gpus}|{facts.levels}"
+    return f"{facts.pool}|{kind}|{speed}" if replica.warm else f"{facts.pool}|{kind}|cold|{speed}"
 
 
 def _kind(group: str) -> str:

@@ -9,7 +9,7 @@ MOST_SESSIONS = 10_000
 
 
 def served(state: State, request: Request) -> bool:
-    """Whether any replica in service would take the request when it has room."""
+    """Whether any replica in service would take the request when it has room, and is warm."""
     ticket, lane = request.ticket, request.lane
     if not request.tried:
         levels = state.layout.levels.get((ticket.model, lane), ())
@@ -19,7 +19,7 @@ def served(state: State, request: Request) -> bool:
         return False
     return any(
         replica.serving()
-        and replica.takes(ticket.model, lane, ticket.level)
+        and replica.will_take(ticket.model, lane, ticket.level)
         and not request.avoids(replica)
         for replica in state.replicas.values()
     )

@@ -25,10 +25,11 @@ class Replica:
     """``running`` requests and ``kv_used`` tokens are counted from the moment of dispatch,
     never read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the
     engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here,
-    of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy.
-    Layouts bring that up to date. ``use`` is its pool's; ``counted`` says that its free slots
-    are in the state's count. ``stopping`` is how long it takes a request to stop (ns).
-    ``failures`` in a row open its breaker; ``probes`` may run while that is half open."""
+    of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy,
+    ``lanes_warm`` those let in once it is ``warm``. Layouts bring that up to date. ``use`` is
+    its pool's; ``counted`` says that its free slots are in the state's count. ``stopping`` is
+    how long it takes a request to stop (ns). ``failures`` in a row open its breaker;
+    ``probes`` may run while that is half open."""
 
     facts: ReplicaFacts
     pool: PoolFacts
@@ -48,13 +49,20 @@ class Replica:
     measured: int = 0
     turnover: float = 0.0
     stopping: int = STOPPING_PRIOR
+    warm: bool = True
     lanes: frozenset[int] = frozenset()
+    lanes_warm: frozenset[int] = frozenset()
     holds: "dict[str, Request]" = field(default_factory=dict)
 
     def takes(self, model: str, lane: int, level: int) -> bool:
         """Whether it holds the model and its lanes and bounds let this lane and level in."""
         least, most = self.facts.levels
         return model in self.facts.models and lane in self.lanes and least <= level <= most
+
+    def will_take(self, model: str, lane: int, level: int) -> bool:
+        """The same, now or as soon as it is warm."""
+        least, most = self.facts.levels
+        return model in self.facts.models and lane in self.lanes_warm and least <= level <= most
 
     def serving(self) -> bool:
         """Whether it takes new work at all."""

@@ -251,13 +251,19 @@ def _replica_changed(state: State, event: events.ReplicaChanged, out: list[Decis
     if known is not None and known.generation == event.generation:
         if known.pool.name != event.pool.name:
             _move(state, known, event)
-        known.facts, known.pool, known.ready = event.facts, event.pool, event.ready
+        known.facts, known.pool = event.facts, event.pool
+        known.ready, known.warm = event.ready, event.warm
     else:
         if known is not None:
             known.counted = False
             state.estimates.forget(name)
         state.replicas[name] = Replica(
-            event.facts, event.pool, event.generation, event.ready, state.use(event.pool)
+            event.facts,
+            event.pool,
+            event.generation,
+            event.ready,
+            state.use(event.pool),
+            warm=event.warm,
         )
     _fleet_changed(state, out)
 

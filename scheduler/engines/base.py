@@ -43,6 +43,8 @@ class Engine:
     aborts_plain = True
     # A connection may serve another request after a stream.
     reuses_connections = True
+    # It has OpenAI's chat API.
+    chats = True
     # It may repeat a partial answer before it goes on.
     echoes = True
     # What it has computed stays in its prefix cache when a request is stopped.

@@ -202,8 +202,11 @@ def replica(
     )
 
 
-def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
-    """Three businesses, one a lane (P1 is the default key's), one model, the replicas."""
+def furnished(
+    *replicas: ReplicaFacts, policy: Policy | None = None, warm_up: bool = False
+) -> Memory:
+    """Three businesses, one a lane (P1 is the default key's), one model, the replicas. These
+    get no request but the test's own unless they are to be warmed up."""
     memory = Memory()
     owner = BusinessFacts("owner", grade="premium", ceiling=1, tags=frozenset({"team-a"}))
     memory.business(owner, KEY)
@@ -215,8 +218,9 @@ def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
     memory.model(ModelFacts("chat"))
     for facts in replicas:
         memory.replica(facts)
-    if policy is not None:
-        memory.rules = policy
+    rules = policy or Policy()
+    cold_start = replace(rules.cold_start, warm_before_p0=warm_up)
+    memory.rules = replace(rules, cold_start=cold_start)
     return memory
 
 
