@@ -132,6 +132,11 @@ class Scheduler:
             del self._fleet[name]
             self.post(events.ReplicaRemoved(name))
 
+    def running_on(self, name: str) -> int:
+        """How many requests hold a slot of the replica, by our own count."""
+        found = self.state.replicas.get(name)
+        return found.running if found is not None else 0
+
     def post(self, event: Event) -> None:
         """Step an event, at once or behind those that are being stepped."""
         self._inbox.append(event)

@@ -24,10 +24,12 @@ from .ports import (
     DecisionSink,
     FleetSource,
     PolicySource,
+    Scaler,
     UsageSink,
 )
 from .probes import Probes
 from .publisher import Publisher
+from .scaling import with_cards
 from .stats import Stats
 from .warmup import WarmUp
 from .worker import Worker
@@ -52,6 +54,7 @@ class Runtime:
         usage: UsageSink,
         audit: AuditSink,
         decisions: DecisionSink,
+        scaler: Scaler,
         layer: BaseChannelLayer,
         pepper: bytes,
         max_body: int,
@@ -61,6 +64,8 @@ class Runtime:
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
+        self._known_fleet = FleetSnapshot()
+        self.scaler = scaler
         self.stats = Stats(Metrics())
         self.scheduler = Scheduler(clock, self.stats, decisions)
         self._limiter = Limits(clock)
@@ -80,6 +85,7 @@ class Runtime:
         self.health = self._health(clock, url_allowed)
         self.scheduler.on_trip = self.health.suspect
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
+        scaler.attach(self._follow, self.scheduler.running_on)
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
         self.gateway.before_metrics = self._publisher.gauges
         self._worker = Worker(layer, self.reload)
@@ -125,6 +131,7 @@ class Runtime:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        await self.scaler.close()
         await self.health.close()
         await self.probes.close()
         await self._escalations.flush()
@@ -144,7 +151,8 @@ class Runtime:
             self._limiter.follow(gateway.access)
             self.scheduler.set_access(gateway.access)
         elif topic == "fleet":
-            self._follow(await asyncio.to_thread(self._fleet.fleet))
+            self._known_fleet = await asyncio.to_thread(self._fleet.fleet)
+            self._follow()
         elif topic == "policy":
             gateway.policy_version, policy = await asyncio.to_thread(self._policy.policy)
             gateway.policy = policy
@@ -153,13 +161,14 @@ class Runtime:
             self.scheduler.set_policy(policy)
             if topic not in self._loaded:
                 self._loaded.add(topic)
-                self._follow(gateway.fleet)
+                self._follow()
         self._loaded.add(topic)
         if self._loaded >= TOPICS:
             self._all_loaded.set()
 
-    def _follow(self, fleet: FleetSnapshot) -> None:
-        self.gateway.fleet = fleet
+    def _follow(self) -> None:
+        """The fleet as it was read, and the cards in use beside it."""
+        fleet = self.gateway.fleet = with_cards(self._known_fleet, self.scaler.cards())
         if "policy" not in self._loaded:
             return  # by whose rules replicas are judged
         self.health.watch(fleet)

@@ -20,7 +20,9 @@ from scheduler.addresses import allowed, check_url
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
+from scheduler.ports import Scaler
 from scheduler.runtime import Runtime
+from scheduler.scaling import LocalProcesses, NoScaler
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy
 
@@ -91,6 +93,13 @@ def url_allowed(url: str) -> bool:
     return True
 
 
+def scaler() -> Scaler:
+    """The driver of idle cards: processes of this machine where a file names some."""
+    if not settings.FAIRLANE_CARDS:
+        return NoScaler()
+    return LocalProcesses(settings.FAIRLANE_CARDS, logs=settings.FAIRLANE_DATA_DIR / "logs")
+
+
 @lru_cache(maxsize=1)
 def runtime() -> Runtime:
     """The process's scheduler and gateway, made when first asked for."""
@@ -106,6 +115,7 @@ def runtime() -> Runtime:
         usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
         audit=Audit(),
         decisions=DecisionWriter(),
+        scaler=scaler(),
         layer=layer,
         pepper=settings.FAIRLANE_KEY_PEPPER,
         max_body=settings.FAIRLANE_MAX_BODY_BYTES,

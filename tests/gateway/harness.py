@@ -18,7 +18,9 @@ from metering.core.usage import UsageRow
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
+from scheduler.ports import Scaler
 from scheduler.runtime import Runtime
+from scheduler.scaling import NoScaler
 from scheduler.testing import Memory, MemoryAudit, MemoryDecisions, MemoryUsage
 
 from .raw import CHAT, RawClient, raw
@@ -261,6 +263,7 @@ async def gate(
     grace: float = 2.0,
     allowed: Callable[[str], bool] = lambda address: True,
     composed: Callable[[Runtime], App] = alone,
+    scaler: Scaler | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
 
@@ -276,6 +279,7 @@ async def gate(
         usage=usage,
         audit=audit,
         decisions=decisions,
+        scaler=scaler or NoScaler(),
         layer=InMemoryChannelLayer(),
         pepper=memory.pepper,
         max_body=max_body,
