@@ -40,7 +40,7 @@ class Layout:
     ``spare`` and ``strange``: models by lane for which a replica is in the set, in the spill,
     or in neither though it takes them; ``apart`` has the last by flow. ``bounded``: of a
     flow's set and spill those whose KV cache has a bound. ``slots``: of a flow's set.
-    ``levels``: which ones the replicas that serve a flow take."""
+    ``levels``: which ones the replicas that serve a flow, now or once they are warm, take."""
 
     plan: Plan = field(default_factory=Plan)
     prices: dict[str, float] = field(default_factory=dict)
@@ -110,13 +110,21 @@ def lay_out(
     kept = {name: price for name, price in prices.items() if name in groups}
     layout = Layout(prices=kept)
     layout.plan = solve(demand, options, slots, kept)
-    for flow, services in options.items():
-        taken = {r.facts.levels for name in services for r in groups[name]}
-        layout.levels[flow] = tuple(sorted(taken))
+    layout.levels = _levels(groups)
     for flow, services in options.items():
         _sort(layout, flow, services, groups, estimates, slot_price)
     _turn_around(layout, replicas)
     return layout
+
+
+def _levels(groups: Mapping[str, list[Replica]]) -> dict[Flow, tuple[tuple[int, int], ...]]:
+    """The levels that each flow's replicas take, those that are not warm yet included."""
+    found: dict[Flow, set[tuple[int, int]]] = {}
+    for members in groups.values():
+        for model in members[0].facts.models:
+            for lane in members[0].lanes_warm:
+                found.setdefault((model, lane), set()).update(r.facts.levels for r in members)
+    return {flow: tuple(sorted(levels)) for flow, levels in found.items()}
 
 
 def _service(members: list[Replica], model: str, estimates: Estimates) -> float:
