@@ -132,6 +132,12 @@ class Scheduler:
             del self._fleet[name]
             self.post(events.ReplicaRemoved(name))
 
+    def is_up(self, name: str, generation: int) -> bool:
+        """Whether what runs on this process of a replica may be expected to go on: not when its
+        probes fail, or another process has taken its place. One that left the fleet is up."""
+        found = self.state.replicas.get(name)
+        return found is None or (found.ready and found.generation == generation)
+
     def running_on(self, name: str) -> int:
         """How many requests hold a slot of the replica, by our own count."""
         found = self.state.replicas.get(name)

@@ -201,9 +201,11 @@ class Gateway:
     def _mind_silence(exchange: Exchange, now: float, limits: Failover) -> None:
         attempts = exchange.attempts
         unheard = "" if attempts is None else attempts.unheard(now, limits)
+        if attempts is None or not unheard:
+            return
         if unheard == "caller":
             exchange.interrupt(GONE)
-        elif attempts is not None and unheard and not attempts.abandon():
+        elif not attempts.abandon(gone=unheard == "gone") and unheard == "replica":
             exchange.interrupt("upstream_timeout")
 
     def _keep_alive(self, exchange: Exchange, now: float) -> None:

@@ -215,23 +215,29 @@ class Attempts:
 
     def unheard(self, now: float, limits: Failover) -> str:
         """Who keeps the answer from going on for longer than a limit allows: "" nobody yet,
-        "replica", or "caller", who reads nothing. Loop time."""
-        attempt = self.attempt
-        if attempt is None or attempt.over or self.call.replica is None:
+        "replica", "caller", who reads nothing, or "gone": a replica that answers no probes
+        either, which has no longer for a byte than a connection may take. Loop time."""
+        attempt, call = self.attempt, self.call
+        if attempt is None or attempt.over or call.replica is None:
             return ""
-        limit = limits.idle_ms if attempt.answering else limits.first_byte_ms
-        if now - attempt.touched <= limit / 1000:
+        silent = (now - attempt.touched) * 1000
+        if silent > (limits.idle_ms if attempt.answering else limits.first_byte_ms):
+            return "replica" if attempt.idle else "caller"
+        if silent <= limits.connect_ms or not attempt.idle:
             return ""
-        return "replica" if attempt.idle else "caller"
+        return "" if self._gateway.scheduler.is_up(call.replica, call.generation) else "gone"
 
-    def abandon(self) -> bool:
+    def abandon(self, *, gone: bool) -> bool:
         """The replica has fallen silent: stop the attempt, so that another goes on. False where
-        none can, or where the first byte is still due: for all we know the replica is at work,
-        and another one would do the same work beside it."""
+        none can, or where the first byte is still due and the replica is not ``gone``: for all
+        we know it is at work, and another one would do the same work beside it."""
         attempt, story = self.attempt, self.story
-        if attempt is None or story is None or self._task is None or not story.can_go_on:
+        if attempt is None or self._task is None:
             return False
-        if not attempt.answering and not story.base:
+        begun = self._content or (story is not None and story.base > 0)
+        if begun and (story is None or not story.can_go_on):
+            return False
+        if not gone and (story is None or not (attempt.answering or begun)):
             return False
         self._silent = True
         self._task.cancel()
