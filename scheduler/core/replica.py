@@ -28,8 +28,8 @@ class Replica:
     of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy,
     ``lanes_warm`` those let in once it is ``warm``. Layouts bring that up to date. ``use`` is
     its pool's; ``counted`` says that its free slots are in the state's count. ``stopping`` is
-    how long it takes a request to stop (ns). ``failures`` in a row open its breaker; ``probes``
-    may run while that is half open."""
+    how long it takes a request to stop (ns). ``failures`` in a row open its breaker;
+    ``probes`` may run while that is half open."""
 
     facts: ReplicaFacts
     pool: PoolFacts
