@@ -3,16 +3,27 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from decimal import Decimal
 
 from metering.core.escalations import EscalationMinute
-from metering.core.facts import AccessSnapshot, BusinessFacts, CredentialFacts, KeyFacts
+from metering.core.facts import (
+    FREE,
+    AccessSnapshot,
+    Allowance,
+    BusinessFacts,
+    CredentialFacts,
+    KeyFacts,
+)
 from metering.core.keys import digest, prefix_of
-from metering.core.usage import UsageRow
+from metering.core.periods import month_bounds, month_of
+from metering.core.prices import PriceList
+from metering.core.usage import Consumed, UsageRow
 
 from .core.fleet import FleetSnapshot, ModelFacts, PoolFacts, ReplicaFacts
 from .core.policy import Policy
 from .decision_log.row import DecisionRow
-from .ports import Denied, Grant, Level, Standing
+from .ports import Ask, Denied, GpuHours, Grant, Level, Spent, Standing
 
 
 @dataclass(slots=True)
@@ -82,11 +93,20 @@ class Memory:
         self.key(key, facts.name)
 
     def key(
-        self, key: str, business: str, *, ceiling: int | None = None, expires: int | None = None
+        self,
+        key: str,
+        business: str,
+        *,
+        ceiling: int | None = None,
+        expires: int | None = None,
+        allowance: Allowance = FREE,
+        models: frozenset[str] | None = None,
     ) -> None:
-        """Add a key."""
+        """Add or replace a key."""
         hashed = digest(key, self.pepper)
-        self.keys[hashed] = KeyFacts(hashed, prefix_of(key), business, ceiling, expires)
+        self.keys[hashed] = KeyFacts(
+            hashed, prefix_of(key), business, ceiling, expires, allowance, models
+        )
 
     def model(self, facts: ModelFacts) -> None:
         """Add a model to the catalogue."""
@@ -156,7 +176,13 @@ class MemoryLimiter:
     def follow(self, access: AccessSnapshot) -> None:
         """Its limit is its own."""
 
-    async def reserve(self, business: str, credential: str, tokens: int) -> Grant | Denied:
+    def follow_fleet(self, gpus: float) -> None:
+        """It knows no shares."""
+
+    def renew(self, requests: Sequence[str]) -> None:
+        """It knows no places."""
+
+    async def reserve(self, ask: Ask) -> Grant | Denied:
         """Take one, or nothing."""
         if not self.left:
             return Denied("rate_limit_requests", self.retry_after, Standing())
@@ -170,17 +196,96 @@ class MemoryGrant:
 
     limiter: MemoryLimiter
     open: bool = True
+    waits: bool = False
 
-    def settle(self, tokens: int, *, counted: bool) -> None:
+    async def turn(self) -> None:
+        """Nothing to wait for."""
+
+    def again(self) -> int:
+        """Nothing to wait for."""
+        return 0
+
+    def settle(self, used: Consumed) -> None:
         """Note it; give it back where it does not count."""
         if self.open:
             self.open = False
-            self.limiter.settled.append((tokens, counted))
-            self.limiter.left += not counted
+            self.limiter.settled.append((used.tokens, used.counted))
+            self.limiter.left += not used.counted
 
     def standing(self) -> Standing:
         """What is left."""
         return Standing(requests=Level(self.limiter.left, self.limiter.left, 0))
+
+
+@dataclass(slots=True)
+class MemoryBooks:
+    """Books that say what a test puts into them, and keep the hours as they were told last;
+    ``away`` makes them refuse."""
+
+    prices: PriceList = field(default_factory=PriceList)
+    businesses: dict[str, Decimal] = field(default_factory=dict)
+    keys: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    asked: list[tuple[int, int]] = field(default_factory=list)
+    hours: dict[tuple[str, int], GpuHours] = field(default_factory=dict)
+    away: bool = False
+
+    def month(self, now: int) -> tuple[int, int]:
+        """Months of UTC."""
+        first = month_of(datetime.fromtimestamp(now // 10**9, UTC), UTC)
+        begin, end = month_bounds(first, UTC)
+        return int(begin.timestamp()) * 10**9, int(end.timestamp()) * 10**9
+
+    def spent(
+        self,
+        since: int,
+        before: int,
+        businesses: Sequence[str],
+        keys: Sequence[tuple[str, str]],
+    ) -> Spent:
+        """What they say, of those asked for."""
+        if self.away:
+            raise OSError("away")
+        self.asked.append((since, before))
+        return Spent(
+            self.prices,
+            {name: self.businesses[name] for name in businesses if name in self.businesses},
+            {name: self.keys[name] for name in keys if name in self.keys},
+        )
+
+    def gpu_hours(self, hours: Sequence[GpuHours]) -> None:
+        """Keep them."""
+        if self.away:
+            raise OSError("away")
+        for row in hours:
+            self.hours[row.replica, row.hour] = row
+
+
+@dataclass(slots=True)
+class MemoryAnswers:
+    """Keeps answers in a dict; ``away`` makes it refuse."""
+
+    kept: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    away: bool = False
+
+    def find(self, name: bytes, now: int) -> bytes | None:
+        """What is kept, for a day."""
+        if self.away:
+            raise OSError("away")
+        at, content = self.kept.get(name, (0, b""))
+        return content if at > now - 86_400 * 10**9 else None
+
+    def keep(self, name: bytes, content: bytes, now: int) -> None:
+        """Keep it."""
+        if self.away:
+            raise OSError("away")
+        self.kept[name] = (now, content)
+
+    def drop(self, name: bytes) -> None:
+        """Keep it no more."""
+        self.kept.pop(name, None)
+
+    def sweep(self, now: int) -> None:
+        """It is never too much."""
 
 
 @dataclass(slots=True)

@@ -18,10 +18,18 @@ from metering.core.usage import UsageRow
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
-from scheduler.ports import Scaler
+from scheduler.ports import AnswerStore, Scaler
 from scheduler.runtime import Runtime
 from scheduler.scaling import NoScaler
-from scheduler.testing import Memory, MemoryAudit, MemoryDecisions, MemoryUsage
+from scheduler.testing import (
+    ManualClock,
+    Memory,
+    MemoryAnswers,
+    MemoryAudit,
+    MemoryBooks,
+    MemoryDecisions,
+    MemoryUsage,
+)
 
 from .raw import CHAT, RawClient, raw
 
@@ -63,6 +71,7 @@ class Gate:
     usage: MemoryUsage
     audit: MemoryAudit
     decisions: MemoryDecisions
+    books: MemoryBooks
     client: httpx.AsyncClient
 
     def headers(self, key: str = KEY) -> dict[str, str]:
@@ -263,20 +272,27 @@ async def gate(
     grace: float = 2.0,
     allowed: Callable[[str], bool] = lambda address: True,
     composed: Callable[[Runtime], App] = alone,
+    clock: ManualClock | None = None,
+    books: MemoryBooks | None = None,
+    answers: AnswerStore | None = None,
     scaler: Scaler | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
 
-    ``composed`` makes the served application, with whatever stands around the gateway.
+    ``composed`` makes the served application, with whatever stands around the gateway. Without
+    a ``clock`` it goes by the machine's.
     """
     usage, audit, decisions = MemoryUsage(), MemoryAudit(), MemoryDecisions()
+    books = books or MemoryBooks()
     runtime = Runtime(
-        clock=WallClock(),
+        clock=clock or WallClock(),
         credentials=memory,
         fleet=memory,
         policy=memory,
         changes=memory,
         usage=usage,
+        books=books,
+        answers=answers or MemoryAnswers(),
         audit=audit,
         decisions=decisions,
         scaler=scaler or NoScaler(),
@@ -302,7 +318,7 @@ async def gate(
     url = f"http://127.0.0.1:{port}"
     crowd = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False, limits=crowd) as client:
-        running = Gate(url, runtime, memory, usage, audit, decisions, client)
+        running = Gate(url, runtime, memory, usage, audit, decisions, books, client)
         await running.until(lambda: runtime.gateway.ready)
         await _listening(port)
         try:
