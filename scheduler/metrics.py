@@ -90,6 +90,9 @@ class Metrics(Collector):
         self.journal_pending = self._gauge(
             "usage_journal_pending", "Usage rows not yet in Postgres."
         )
+        self.reconciliation_differences = self._gauge(
+            "reconciliation_differences", "Differences between usage rows, statements and bills."
+        )
         self._queue_wait = Times("fairlane_queue_wait_seconds", "Arrival to dispatch.")
         self._duration = Times(
             "fairlane_request_duration_seconds", "Arrival to end, of requests that ran."

@@ -10,11 +10,13 @@ from channels.layers import get_channel_layer
 from django import db
 from django.conf import settings
 
+from console.config.books import BooksNews
 from metering.changes import ChangeListener
 from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
 from metering.journal import Journal
 from metering.selectors.access import load_access
+from metering.selectors.reconciliation import open_differences
 from metering.services.audit import record_escalations
 from scheduler.addresses import allowed, check_url
 from scheduler.core.fleet import FleetSnapshot
@@ -59,6 +61,13 @@ class Database:
         finally:
             db.connections.close_all()
 
+    def open_differences(self) -> int:
+        """By how much the books disagree."""
+        try:
+            return open_differences()
+        finally:
+            db.connections.close_all()
+
 
 class Audit:
     """The audit trail, for what callers try. Gives its connection back to the pool."""
@@ -97,12 +106,13 @@ def runtime() -> Runtime:
     layer = get_channel_layer()
     assert layer is not None, "the settings define no channel layer"
     database = Database()
-    return Runtime(
+    news = BooksNews(ChangeListener(), database.open_differences)
+    made = Runtime(
         clock=SystemClock(),
         credentials=database,
         fleet=database,
         policy=database,
-        changes=ChangeListener(),
+        changes=news,
         usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
         audit=Audit(),
         decisions=DecisionWriter(),
@@ -113,3 +123,5 @@ def runtime() -> Runtime:
         address_allowed=address_allowed,
         url_allowed=url_allowed,
     )
+    news.show = made.stats.metrics.reconciliation_differences.set
+    return made
