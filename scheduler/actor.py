@@ -177,9 +177,7 @@ class Scheduler:
         meter = self._meter(decision.replica, decision.generation, replica.facts.gpus)
         call.meter, call.mark = meter, meter.join(now)
         self._note(self.stats.dispatched, call.ticket, decision, now)
-        budget_ms = self.state.policy.queue(call.ticket.lane).latency_budget_ms
-        budget = None if budget_ms is None else round(budget_ms * 1e6)
-        self._note(self._recorder.dispatched, call, decision, budget, now)
+        self._note(self._recorder.dispatched, call, decision, now)
         call.resolve(
             Placed(replica.facts, decision.attempt, decision.generation, decision.waited, now)
         )

@@ -1,7 +1,8 @@
 """What the core wants done. The actor carries decisions out in order."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from .record import record
 
 
 class Reason(StrEnum):
@@ -15,7 +16,7 @@ class Reason(StrEnum):
     TENANT_SUSPENDED = "tenant_suspended"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dispatch:
     """Run this attempt there, now. ``waited`` is ns since arrival; ``promoted`` says that the
     starvation guard chose it; ``scores`` of the candidates come with one in a hundred."""
@@ -29,7 +30,7 @@ class Dispatch:
     scores: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reject:
     """The request ends here, unserved. ``retry_after`` is an estimate in ns."""
 
@@ -38,7 +39,7 @@ class Reject:
     retry_after: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Preempt:
     """Pause this attempt for the ``beneficiary``. Gain and cost are weighted ns, ``remain``
     is what the victim would still have run (ns): estimates, to be held against what comes."""
@@ -53,7 +54,7 @@ class Preempt:
     remain: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Promote:
     """An overdue request gets a slot before anybody else. ``waited`` in ns."""
 
@@ -61,7 +62,7 @@ class Promote:
     waited: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trip:
     """Nothing more goes to the replica until a probe finds it well: probe it now."""
 
@@ -69,7 +70,7 @@ class Trip:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WakeAt:
     """Send a Tick at this time (ns), instead of at any time named before."""
 

@@ -13,11 +13,13 @@ NS = 1_000_000_000
 HORIZON = 6 * NS
 
 
-def note_arrival(state: State, ticket: Ticket) -> None:
-    """Count a request's work as demand."""
+def note_arrival(state: State, ticket: Ticket) -> float:
+    """Count a request's work as demand; returns it."""
     flow = (ticket.model, ticket.lane)
+    work = state.estimates.work(ticket)
     arrived = state.estimates.arrived
-    arrived[flow] = arrived.get(flow, 0.0) + state.estimates.work(ticket)
+    arrived[flow] = arrived.get(flow, 0.0) + work
+    return work
 
 
 def renew_layout(state: State) -> None:
@@ -32,6 +34,7 @@ def renew_layout(state: State) -> None:
         state.layout.prices,
         0.0 if state.policy.mode == "fifo" else state.policy.placement.slot_price,
     )
+    state.lay_out_at = state.now + int(state.policy.placement.reprice_s * NS)
     if state.policy.mode == "weighted":
         _share(state)
 

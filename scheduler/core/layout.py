@@ -39,7 +39,8 @@ class Layout:
     """``sets`` and ``spills``: tiers of replicas to try in order, by flow. ``wanted``,
     ``spare`` and ``strange``: models by lane for which a replica is in the set, in the spill,
     or in neither though it takes them; ``apart`` has the last by flow. ``bounded``: of a
-    flow's set and spill those whose KV cache has a bound. ``slots``: of a flow's set."""
+    flow's set and spill those whose KV cache has a bound. ``slots``: of a flow's set.
+    ``levels``: which ones the replicas that serve a flow take."""
 
     plan: Plan = field(default_factory=Plan)
     prices: dict[str, float] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Layout:
     apart: dict[Flow, tuple[Replica, ...]] = field(default_factory=dict)
     bounded: dict[Flow, tuple[Replica, ...]] = field(default_factory=dict)
     slots: dict[Flow, int] = field(default_factory=dict)
+    levels: dict[Flow, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
 def group_name(replica: Replica, estimates: Estimates) -> str:
@@ -107,6 +109,9 @@ def lay_out(
     kept = {name: price for name, price in prices.items() if name in groups}
     layout = Layout(prices=kept)
     layout.plan = solve(demand, options, slots, kept)
+    for flow, services in options.items():
+        taken = {r.facts.levels for name in services for r in groups[name]}
+        layout.levels[flow] = tuple(sorted(taken))
     for flow, services in options.items():
         _sort(layout, flow, services, groups, estimates, slot_price)
     _turn_around(layout, replicas)

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .fleet import PoolFacts, ReplicaFacts
+from .pool import PoolUse
 
 if TYPE_CHECKING:
     from .request import Request
@@ -13,6 +14,9 @@ BUSY_MOST = 8_000_000_000
 # Figures older than this (ns) count as unknown, never as idle.
 STALE = 10_000_000_000
 UNKNOWN = 0.5
+# Until a first request has been stopped there (ns).
+STOPPING_PRIOR = 50_000_000
+STOPPING_MEMORY = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -21,12 +25,15 @@ class Replica:
     never read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the
     engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here,
     of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy.
-    Layouts bring that up to date."""
+    Layouts bring that up to date. ``use`` is its pool's; ``counted`` says that its free slots
+    are in the state's count. ``stopping`` is how long it takes a request to stop (ns)."""
 
     facts: ReplicaFacts
     pool: PoolFacts
     generation: int
     ready: bool
+    use: PoolUse
+    counted: bool = False
     running: int = 0
     kv_used: int = 0
     busy_until: int = 0
@@ -36,6 +43,7 @@ class Replica:
     queue: int | None = None
     measured: int = 0
     turnover: float = 0.0
+    stopping: int = STOPPING_PRIOR
     lanes: frozenset[int] = frozenset()
     holds: "dict[str, Request]" = field(default_factory=dict)
 
@@ -71,6 +79,10 @@ class Replica:
             return  # said by attempts of before
         self.busy_for = min(max(2 * self.busy_for, BUSY_LEAST), BUSY_MOST)
         self.busy_until = now + self.busy_for
+
+    def note_stop(self, took: int) -> None:
+        """Learn how long a stop takes here: engines differ, and so does what they save."""
+        self.stopping += (took - self.stopping) // STOPPING_MEMORY
 
     def score(self, now: int, weights: tuple[float, float, float]) -> float:
         """``w1(1 - gpu) + w2(1 - memory) + w3(1 - queue)``; a figure that the replica does not

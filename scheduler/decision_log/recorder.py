@@ -43,8 +43,9 @@ class Recorder:
         self._pauses: dict[str, Pause] = {}
         self._gaining: dict[str, Pause] = {}
 
-    def dispatched(self, call: "Call", decision: Dispatch, budget: int | None, now: int) -> None:
-        """A slot was given out; ``budget`` is the ns from arrival in which it was due."""
+    def dispatched(self, call: "Call", decision: Dispatch, now: int) -> None:
+        """A slot was given out."""
+        budget = call.ticket.budget
         row = _row("dispatch", call, now, decision.waited)
         row.attempt, row.replica = decision.attempt, decision.replica
         if decision.scores or (budget is not None and decision.waited > budget):

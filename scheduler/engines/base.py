@@ -49,6 +49,8 @@ class Engine:
     keeps_prefix = False
     # A slot's state can be saved to a file and restored, see ``gateway.slots``.
     saves_slots = False
+    # It counts tokens in each event of a stream when asked for ``continuous_usage_stats``.
+    counts = False
 
     def path(self, operation: str) -> str:
         """The path of an operation: chat, text_completion or embeddings."""

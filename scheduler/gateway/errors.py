@@ -60,6 +60,7 @@ MESSAGES = {
     "concurrency_exceeded": "Too many requests of this business are running or waiting.",
     "queue_full": "The queue is full.",
     "queue_timeout": "The request waited longer than its lane allows.",
+    "latency_budget_unreachable": "The answer could not begin within its latency budget.",
     "no_capacity": "No replica that serves this model is available.",
     "tenant_suspended": "This business is suspended.",
     "shutting_down": "The gateway is shutting down.",
