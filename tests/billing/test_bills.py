@@ -212,6 +212,9 @@ CHANGES = [
     one_more("metering_modelprice", '"model": "more"'),
     "UPDATE metering_pricebook SET preemption_credit = 9",
     "DELETE FROM metering_pricebook",
+    "TRUNCATE metering_creditnote",
+    "TRUNCATE metering_bill CASCADE",
+    "TRUNCATE metering_dailystatement",
 ]
 
 
@@ -228,13 +231,14 @@ def test_what_is_closed_cannot_be_changed_in_any_way() -> None:
 
     def attempt(change: str) -> int:
         with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SET LOCAL fairlane.may_truncate = 'no'; SET CONSTRAINTS ALL IMMEDIATE")
             cursor.execute(change)
             rows = int(cursor.rowcount)
             cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")
         return rows
 
     for change in CHANGES:
-        with pytest.raises(Error, match=r"never changed|is closed|its total|are complete|are not"):
+        with pytest.raises(Error, match=r"is never|is closed|its total|are complete|are not"):
             pytest.fail(f"{attempt(change)} rows: {change}")
     bill.total += 1
     book = PriceBook.objects.get()

@@ -6,13 +6,20 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import connection
+from django.db import Error, connection, transaction
 from django.db.models import Sum
 
 from metering.core.prices import PriceList, Used, cost
 from metering.errors import BillingRequestError
-from metering.models import DailyStatement, DaySettlement, LateUsage, UsageHour, UsageRecord
-from metering.services.prices import set_prices
+from metering.models import (
+    DailyStatement,
+    DaySettlement,
+    LateUsage,
+    PriceBook,
+    UsageHour,
+    UsageRecord,
+)
+from metering.services.prices import set_prices, withdraw_prices
 from metering.services.settlement import due_days, settle_day, settle_due
 
 from .world import CHAT, PRICES, price_all, table, used, utc
@@ -156,6 +163,23 @@ def test_prices_cannot_change_for_what_is_past() -> None:
     for wrong in ("-1", "NaN", "0.0000001", "1e12"):
         with pytest.raises(BillingRequestError):
             set_prices(PriceList(preemption_credit=Decimal(wrong)))
+
+
+def test_prices_that_have_not_begun_can_be_taken_back() -> None:
+    price_all()
+    typo = set_prices(PriceList(models={"": CHAT, "chat": CHAT}), starts_at=utc(2096, 1, 1))
+    withdraw_prices(typo)
+    assert set_prices(PRICES, starts_at=utc(2095, 1, 1)).version == 2
+    with pytest.raises(BillingRequestError, match="has begun"):
+        withdraw_prices(PriceBook.objects.get(version=1))
+    # By other ways neither: in part, or one that has begun.
+    for version in (1, 2):
+        with pytest.raises(Error), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(
+                "DELETE FROM metering_modelprice WHERE model = '' AND book_id = %s;"
+                "SET CONSTRAINTS ALL IMMEDIATE",
+                [version],
+            )
 
 
 def test_before_the_first_price_everything_is_free() -> None:
