@@ -4,6 +4,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta
 from decimal import Decimal
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -248,6 +249,22 @@ def test_what_is_closed_cannot_be_changed_in_any_way() -> None:
             act()
     with pytest.raises(ProtectedError):
         bill.delete()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("currency", "total"), [("JPY", "4"), ("KWD", "4.365"), ("CNY", "4.37")])
+def test_totals_are_in_the_currency_s_smallest_unit(
+    currency: str, total: str, settings: Any
+) -> None:
+    settings.BILLING_CURRENCY = currency
+    price_all()
+    for n in range(30):
+        used(NOON, completion_tokens=36_127, gpu_seconds=0, requested_model="m", lane=f"P{n % 3}")
+    close_month(MARCH, now=APRIL_2)
+    bill = Bill.objects.get()
+    assert bill.exact == Decimal("4.36524")
+    assert sum(line.rounded for line in bill.lines.all()) == bill.total
+    assert bill.total == Decimal(total)
 
 
 @pytest.mark.django_db
