@@ -20,7 +20,8 @@ LOGGING = {
         "daphne": {"level": "WARNING"},
         "httpx": {"level": "WARNING"},
         "httpcore": {"level": "WARNING"},
-        # Two lines for each task, several a minute.
+        # Three lines for each task, several a minute.
+        "celery.beat": {"level": "WARNING"},
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
     },
