@@ -30,6 +30,7 @@ from metering.models import (
     DaySettlement,
     MonthClose,
     ReconciliationReport,
+    UsageRecord,
 )
 from metering.services.archives import request_archive
 
@@ -189,3 +190,10 @@ def test_by_hand() -> None:
     assert say("close_month", "2096-01") == "refused: 2096-01 is not over yet\n"
     assert say("settle", "--day", "2096-01-01") == "refused: 2096-01-01 has not begun yet\n"
     assert Bill.objects.get().number == 1
+    assert "statements = bills: equal; statements and adjustments 0.00" in say(
+        "reconcile", "2026-03"
+    )
+    UsageRecord.objects.all().delete()
+    report = say("reconcile", "2026-03")
+    assert report.endswith("refused: ")
+    assert "rows = statements: 1 differences" in report
