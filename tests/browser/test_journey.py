@@ -152,6 +152,7 @@ async def test_an_owner_finds_no_way_to_the_operators_pages(site: Site, browser:
 async def test_no_credential_travels_in_an_address_or_reaches_a_log(
     site: Site, browser: Browser
 ) -> None:
+    """G08, F01."""
     page = (await open_page(browser, base=site.url)).page
     sockets: list[str] = []
     page.on("websocket", lambda socket: sockets.append(socket.url))
