@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from .policy import Order
+
 
 class Resume(Enum):
     """What may happen to a request while it runs."""
@@ -19,7 +21,9 @@ class Ticket:
     ``id`` is unique for all time. ``lane`` 0-2 and ``level`` 0-9 come from the classifier;
     ``arrived`` is the gateway's clock in ns. ``prompt`` tokens are the gateway's estimate,
     ``output`` the most it may produce (0: not said); both 0 for work without tokens.
-    ``budget`` is the time from arrival in which it is due (ns; None: any time).
+    ``budget`` is the time from arrival in which it is due (ns; None: any time). ``order`` and
+    ``patience`` (ns, the longest time in the queue) are there for a request that has other
+    rules than the policy's; None: the policy's.
     """
 
     id: str
@@ -33,3 +37,5 @@ class Ticket:
     budget: int | None = None
     resume: Resume = Resume.NEVER
     session: str = ""
+    order: Order | None = None
+    patience: int | None = None
