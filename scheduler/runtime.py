@@ -9,6 +9,7 @@ from typing import Any
 from channels.layers import BaseChannelLayer
 
 from .actor import Scheduler
+from .canary.reporter import Reporter
 from .core.fleet import FleetSnapshot
 from .escalations import Escalations
 from .gateway.app import Gateway
@@ -85,6 +86,8 @@ class Runtime:
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
         self.gateway.before_metrics = self._publisher.gauges
+        self._canary = Reporter(self.gateway.rules.meter, policy)
+        self.gateway.rules.on_trial = self._canary.follow
         self._worker = Worker(layer, self.reload)
         self._tasks: list[asyncio.Task[None]] = []
         self._loaded: set[str] = set()
@@ -101,6 +104,7 @@ class Runtime:
         self._spawn(self._worker.run(), "scheduler channel")
         self._spawn(self._escalations.run(), "escalations")
         self._spawn(self.probes.run(), "metrics probes")
+        self._spawn(self._canary.run(), "canary reports")
         self._spawn(self._become_ready(), "readiness")
 
     async def retire(self, grace: float) -> None:
@@ -119,6 +123,7 @@ class Runtime:
         await self.health.close()
         await self.probes.close()
         await self._escalations.flush()
+        await self._canary.flush()
         await self._decisions.close()
         await self._usage.close()
 
@@ -137,8 +142,8 @@ class Runtime:
         elif topic == "fleet":
             self._follow(await asyncio.to_thread(self._fleet.fleet))
         elif topic == "policy":
-            gateway.policy_version, policy = await asyncio.to_thread(self._policy.policy)
-            gateway.policy = policy
+            version, policy = await asyncio.to_thread(self._policy.policy)
+            gateway.rules.follow(version, policy, await asyncio.to_thread(self._policy.trial))
             self.probes.policy = policy.placement
             self.scheduler.set_policy(policy)
         self._loaded.add(topic)

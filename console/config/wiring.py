@@ -17,12 +17,15 @@ from metering.journal import Journal
 from metering.selectors.access import load_access
 from metering.services.audit import record_escalations
 from scheduler.addresses import allowed, check_url
+from scheduler.canary import Tally, Trial
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
 from scheduler.runtime import Runtime
+from scheduler.selectors.canary import load_trial
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy
+from scheduler.services.canary import report_canary
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +59,22 @@ class Database:
         """By which rules."""
         try:
             return load_policy()
+        finally:
+            db.connections.close_all()
+
+    def trial(self) -> Trial | None:
+        """The canary that runs."""
+        try:
+            return load_trial()
+        finally:
+            db.connections.close_all()
+
+    def report(self, trial: int, tally: Tally) -> None:
+        """Add to what is counted of it."""
+        try:
+            report_canary(trial, tally)
+        except db.Error as error:
+            raise OSError(f"Postgres says: {error}") from error
         finally:
             db.connections.close_all()
 

@@ -27,6 +27,7 @@ from .credentials import CredentialVerifier
 from .errors import GatewayError
 from .exchange import GONE, Exchange
 from .incoming import BodyBudget, Incoming, discard_body, read_headers
+from .ruling import Rules
 from .slots import Slots
 from .upstream import Upstream
 
@@ -73,8 +74,7 @@ class Gateway:
         self.verifier = CredentialVerifier()
         self.access = AccessSnapshot()
         self.fleet = FleetSnapshot()
-        self.policy = Policy()
-        self.policy_version = 0
+        self.rules = Rules()
         self.ready = False
         self.stopping = False
         self.exchanges: set[Exchange] = set()
@@ -114,6 +114,16 @@ class Gateway:
             made = (b"x-request-id", str(uuid_utils.uuid7()).encode())
             await respond(send, error.status, error.body(), [JSON, made, *error.headers()])
             await discard_body(receive)
+
+    @property
+    def policy(self) -> Policy:
+        """The active policy. A request's own is its ruling's."""
+        return self.rules.policy
+
+    @property
+    def policy_version(self) -> int:
+        """The number of the active policy."""
+        return self.rules.version
 
     async def start(self) -> None:
         """Begin the sweep. The loop must run."""
@@ -190,23 +200,23 @@ class Gateway:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = loop.time()
-            limits = self.policy.failover
             for exchange in list(self.exchanges):
                 exchange.watch()
                 if exchange.waits:
                     self._keep_alive(exchange, now)
                 attempt, call = exchange.attempt, exchange.call
                 if attempt is not None and call is not None and call.replica is not None:
+                    limits = exchange.ruling.policy.failover
                     limit = limits.idle_ms if attempt.answering else limits.first_byte_ms
                     if now - attempt.touched > limit / 1000:
                         exchange.interrupt(GONE if exchange.reply.sending else "upstream_timeout")
 
     def _keep_alive(self, exchange: Exchange, now: float) -> None:
-        reply = exchange.reply
+        reply, policy = exchange.reply, exchange.ruling.policy
         if reply.started:
-            due = now - reply.commented >= self.policy.keepalive_s - 2 * SWEEP_S
+            due = now - reply.commented >= policy.keepalive_s - 2 * SWEEP_S
         else:
-            due = now - exchange.began >= self.policy.header_hold_s
+            due = now - exchange.began >= policy.header_hold_s
         if due:
             reply.comment(f"waiting in {exchange.row.lane}", now)
 

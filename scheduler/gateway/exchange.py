@@ -50,6 +50,7 @@ class Exchange:
         self.caller = caller
         self.operation = operation
         self.row = row
+        self.ruling = gateway.rules.of(caller.business.name)
         self.reply = Reply(send, self._headers)
         self.call: Call | None = None
         self.attempt: Attempt | None = None
@@ -165,7 +166,8 @@ class Exchange:
         return payload
 
     async def _serve(self, payload: Payload) -> None:
-        found = admit(self.gateway, self.incoming, self.caller, payload, self.row)
+        ruling = self.ruling
+        found = admit(self.gateway, ruling, self.incoming, self.caller, payload, self.row)
         self.story = story_of(payload, self.operation, found.lane)
         generative = self.operation != "embeddings"
         await self._rates.take(self.caller, payload, generative=generative)
@@ -179,8 +181,10 @@ class Exchange:
             prompt=payload.prompt_tokens if generative else 0,
             output=payload.output_tokens * payload.choices,
             resume=resume_of(self.story),
+            order=ruling.order,
+            patience=ruling.patience(found.lane),
         )
-        why = Why(found, self.row.claimed)
+        why = Why(found, self.row.claimed, ruling.version)
         call = self.call = self.gateway.scheduler.open(ticket, why)
         call.on_preempt = self._yield
         outcome = await call.placed()
@@ -235,7 +239,7 @@ class Exchange:
             body,
             attempt_id=f"{row.id}-{placed.attempt}",
             trace=self.incoming.trace,
-            limits=self.gateway.policy.failover,
+            limits=self.ruling.policy.failover,
         )
         attempt.idle = False
         try:
@@ -365,6 +369,7 @@ class Exchange:
         self.gateway.usage.append(row)
         self._rates.settle(row, 1 if self.payload is None else self.payload.choices)
         self.gateway.stats.finished(row)
+        self.gateway.rules.ended(self.ruling, row)
 
     def _produced(self, attempt: Attempt) -> int:
         """Output tokens that went out, over all attempts."""

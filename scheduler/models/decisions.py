@@ -32,6 +32,9 @@ class DecisionLog(models.Model):
     replica = models.CharField(max_length=200, blank=True, default="")
     waited_ms = models.FloatField(default=0)
     reason = models.CharField(max_length=40, blank=True, default="")
+    # The version by which the request was decided; 0: the defaults. A writer of an earlier
+    # release knows nothing of it.
+    policy = models.PositiveIntegerField(default=0, db_default=0)
     detail = models.JSONField(null=True, blank=True)
 
     class Meta:
