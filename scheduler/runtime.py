@@ -86,13 +86,11 @@ class Runtime:
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
         self.gateway.before_metrics = self._publisher.gauges
-        self._canary = Reporter(self.gateway.rules.meter, policy)
-        self.gateway.rules.on_trial = self._canary.follow
+        self._canary = Reporter(self.gateway.rules, policy)
         self._worker = Worker(layer, self.reload)
         self._tasks: list[asyncio.Task[None]] = []
         self._loaded: set[str] = set()
-        self._all_loaded = asyncio.Event()
-        self._reloading = asyncio.Lock()
+        self._all_loaded, self._reloading = asyncio.Event(), asyncio.Lock()
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""

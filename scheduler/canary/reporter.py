@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+from collections.abc import Callable
+from typing import Protocol
 
 from scheduler.ports import PolicySource
 
@@ -13,11 +15,19 @@ log = logging.getLogger(__name__)
 FLUSH_S = 2.0
 
 
+class Metered(Protocol):
+    """Who counts, and knows when another canary begins."""
+
+    meter: Meter
+    on_trial: Callable[[int], None]
+
+
 class Reporter:
     """Belongs to one event loop. What can't be told now is kept for the next time."""
 
-    def __init__(self, meter: Meter, policy: PolicySource) -> None:
-        self._meter = meter
+    def __init__(self, rules: Metered, policy: PolicySource) -> None:
+        self._meter = rules.meter
+        rules.on_trial = self.follow
         self._policy = policy
         self._trial = 0
         self._held = Tally()
