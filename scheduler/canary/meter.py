@@ -5,18 +5,8 @@ from metering.core.usage import UsageRow
 from .tally import Group, Tally, bucket_of
 
 MS = 1_000_000
-# What the policy had a say in; a caller's own rate or budget is none of it.
-REFUSALS = frozenset(
-    {
-        "queue_full",
-        "queue_timeout",
-        "backpressure",
-        "latency_budget_unreachable",
-        "concurrency_exceeded",
-        "no_capacity",
-        "priority_not_allowed",
-    }
-)
+# Of refusals, what no policy decides: a caller's own rates and budget, and the end of a process.
+OWN = ("rate_limit", "budget", "tenant", "shutting")
 BROKEN = frozenset({"upstream_error", "upstream_timeout", "queue_timeout", "internal_error"})
 
 
@@ -39,7 +29,9 @@ class Meter:
 
 
 def _count(group: Group, row: UsageRow, budget_ms: int | None) -> None:
-    refused = row.reason in REFUSALS
+    refused = row.reason == "priority_not_allowed" or (
+        row.status in {"refused", "queue_timeout"} and not row.reason.startswith(OWN)
+    )
     ran = row.dispatched > 0
     answered = row.first_byte or (row.finished if row.status == "ok" else 0)
     took_ms = ((answered or row.finished) - row.received) / MS
