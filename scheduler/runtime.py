@@ -11,6 +11,7 @@ from channels.layers import BaseChannelLayer
 from .actor import Scheduler
 from .canary.reporter import Reporter
 from .core.fleet import FleetSnapshot
+from .decision_log.row import DecisionRow
 from .escalations import Escalations
 from .gateway.app import Gateway
 from .gateway.upstream import Upstream
@@ -79,7 +80,7 @@ class Runtime:
         )
         self.health = Health(
             self.scheduler.set_replica,
-            lambda name, state: self.stats.replica_state(name, state, clock.now()),
+            lambda name, state: self._seen(name, state, clock.now()),
             allowed=url_allowed,
         )
         self.scheduler.on_trip = self.health.suspect
@@ -147,6 +148,10 @@ class Runtime:
         self._loaded.add(topic)
         if self._loaded >= TOPICS:
             self._all_loaded.set()
+
+    def _seen(self, replica: str, state: str, now: int) -> None:
+        self.stats.replica_state(replica, state, now)
+        self._decisions.append(DecisionRow(now, "replica", "", replica=replica, reason=state))
 
     def _follow(self, fleet: FleetSnapshot) -> None:
         self.gateway.fleet = fleet

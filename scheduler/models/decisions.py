@@ -18,6 +18,8 @@ class DecisionLog(models.Model):
         PREEMPT = "preempt"
         PROMOTE = "promote"
         OUTCOME = "outcome"
+        # A replica was found in a state, which is the reason; about no request.
+        REPLICA = "replica"
 
     at = models.DateTimeField()
     kind = models.CharField(max_length=8, choices=Kind.choices)
