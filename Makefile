@@ -23,6 +23,7 @@ $(error ENGINE can only be llama, not '$(ENGINE)')
 endif
 
 STATIC_SOURCES := $(shell find static -type f 2>/dev/null)
+LOCALE_SOURCES := $(shell find console/locale -name '*.po' 2>/dev/null)
 
 .PHONY: help up test test-long check bench incident simulate lock tools clean
 
@@ -34,14 +35,14 @@ help:
 	@echo 'make incident  an evaluation fills the cards of the running system: who waits (OUT=dir)'
 	@echo 'make simulate  the scheduling experiment (SCENARIO=path or name, SEED=n, OUT=dir)'
 
-up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static
+up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static build/.locale
 	@LOG_FORMAT=$${LOG_FORMAT:-console} exec $(PY) manage.py up --port $(PORT)
 
-test: $(VENV)/.dev $(VENV)/.llama build/.static tools
+test: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools
 	@$(PY) -m pytest $(ARGS)
 
 # The property tests of the core again with many more examples, and load tests at full size.
-test-long: $(VENV)/.dev $(VENV)/.llama build/.static tools
+test-long: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools
 	@HYPOTHESIS_PROFILE=long FAIRLANE_LONG_TESTS=1 $(PY) -m pytest --timeout=3600 tests/core tests/gateway $(ARGS)
 
 check: $(VENV)/.dev build/.static
@@ -52,7 +53,7 @@ check: $(VENV)/.dev build/.static
 	$(PY) -m tests.with_postgres $(PY) manage.py makemigrations --check --dry-run
 	$(VENV)/bin/djlint --check --lint --quiet templates
 
-bench: $(VENV)/.dev build/.static
+bench: $(VENV)/.dev build/.static build/.locale
 	@$(PY) -m bench $(if $(OUT),--out '$(OUT)') $(ARGS)
 
 # About three minutes: the real gateway, emulated cards, one scenario in real time.
@@ -115,6 +116,11 @@ node_modules/.stamp: package-lock.json .npmrc | $(VENV)/.runtime
 
 build/.static: node_modules/.stamp $(STATIC_SOURCES) | $(VENV)/.runtime
 	@$(PY) manage.py collectstatic --no-input --clear --verbosity 0
+	@touch $@
+
+build/.locale: $(LOCALE_SOURCES) | $(VENV)/.runtime
+	@$(PY) manage.py translations compile
+	@mkdir -p $(@D)
 	@touch $@
 
 # The programs that some tests run. Redis and a browser come with the system.

@@ -1,9 +1,11 @@
-"""People."""
+"""People, and what lets a program act for one of them."""
 
 from typing import Any, ClassVar
 
 from django.contrib.auth.models import AbstractUser, UserManager
+from django.core.serializers.json import DjangoJSONEncoder
 from django.db import models
+from django.utils.translation import gettext_lazy as _
 
 
 class PeopleManager(UserManager["User"]):
@@ -34,10 +36,10 @@ class User(AbstractUser):
     class Role(models.TextChoices):
         """The four kinds of people the console is made for."""
 
-        OWNER = "owner"
-        OPERATOR = "operator"
-        FINANCE = "finance"
-        ADMIN = "admin"
+        OWNER = "owner", _("Owner")
+        OPERATOR = "operator", _("Operator")
+        FINANCE = "finance", _("Finance")
+        ADMIN = "admin", _("Administrator")
 
     role = models.CharField(max_length=8, choices=Role.choices, default=Role.OWNER)
 
@@ -56,3 +58,48 @@ class SignInAttempt(models.Model):
 
     def __str__(self) -> str:
         return f"{self.username} from {self.address}"
+
+
+class ManagementToken(models.Model):
+    """Lets a program use the REST API as ``user``, within ``scopes``, until it expires.
+
+    Kept like an API key: ``digest`` is the HMAC under the key pepper (32 bytes), ``prefix`` what
+    people may see. ``scopes`` are texts such as ``keys:write``; writing includes reading.
+    """
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="management_tokens")
+    name = models.CharField(max_length=80)
+    prefix = models.CharField(max_length=16)
+    digest = models.BinaryField(max_length=32, unique=True, editable=False)
+    scopes = models.JSONField(default=list)
+    created_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField()
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ["-created_at", "-pk"]
+
+    def __str__(self) -> str:
+        return f"{self.prefix}… ({self.name})"
+
+
+class IdempotentWrite(models.Model):
+    """What a write with an ``Idempotency-Key`` came to, so that its repetition gets the same
+    answer. Committed together with the write; ``answer`` has no secret in it."""
+
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    key = models.CharField(max_length=255)
+    # SHA-256 of method, path and body, in hexadecimal.
+    fingerprint = models.CharField(max_length=64)
+    status = models.PositiveSmallIntegerField(default=0)
+    answer = models.JSONField(null=True, encoder=DjangoJSONEncoder)
+    at = models.DateTimeField(db_index=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["user", "key"], name="idempotent_write_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} of {self.user}"

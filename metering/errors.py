@@ -1,11 +1,15 @@
 """What the metering services refuse.
 
     RefusedError
+     ├── BillingRequestError
      ├── CredentialRequestError
-     └── KeyRequestError
+     ├── KeyRequestError
+     └── QuotaRequestError
 
 Each kind says once, as class attributes, which code and status it has wherever it surfaces.
 """
+
+from collections.abc import Mapping
 
 
 class RefusedError(ValueError):
@@ -25,3 +29,20 @@ class CredentialRequestError(RefusedError):
     """A tier credential that cannot be issued or narrowed as asked."""
 
     code = "invalid_credential_request"
+
+
+class QuotaRequestError(RefusedError):
+    """Limits that cannot be set, asked for or decided as wanted. ``problems``: what is wrong,
+    by field; empty where it is no field's fault."""
+
+    code = "invalid_quota_request"
+
+    def __init__(self, message: str, problems: Mapping[str, str] | None = None) -> None:
+        self.problems = dict(problems or {})
+        super().__init__(message)
+
+
+class BillingRequestError(RefusedError):
+    """Prices, a settlement, a month close, a credit note or an alert that cannot be as asked."""
+
+    code = "invalid_billing_request"

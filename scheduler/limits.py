@@ -1,73 +1,38 @@
-"""Rates of requests and tokens, in process: the ``Limiter`` of a single gateway.
+"""The limits that the gateway holds its callers to, in process: the ``Limiter`` of a single
+gateway.
 
-One request takes from its business's buckets and, where a credential is the bearer, from
-that one's and those of the credentials that it was narrowed from. Nothing awaits between
-looking and taking, so a reservation is whole or not at all.
+One request takes from its business, from its key, and, where a credential is the bearer, from
+that one and those that it was narrowed from. Nothing awaits between looking and taking, so a
+reservation is whole or not at all.
 """
 
+import asyncio
 from collections import OrderedDict
-from dataclasses import dataclass
-from fractions import Fraction
+from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
+from typing import TypeVar
 
 from metering.core.bucket import NEVER, TokenBucket
-from metering.core.facts import UNLIMITED, AccessSnapshot, Rates
+from metering.core.facts import FREE, AccessSnapshot, Allowance
+from metering.core.leases import Leases
+from metering.core.purse import Month, Purse
+from metering.core.tariff import Tariff, Used
 
-from .ports import Clock, Denied, Grant, Level, Standing
+from .party import GPU_UNIT, Need, Party, at_most
+from .ports import Ask, Clock, Denied, Grant, Level, Standing
 
-REQUESTS, TOKENS = "rate_limit_requests", "rate_limit_tokens"
-# A rate per second, and how much at once.
-Limit = tuple[float | Fraction, float]
-
-
-@dataclass(slots=True)
-class Buckets:
-    """One party's limits. A bucket is None where its limit is blank."""
-
-    rates: Rates = UNLIMITED
-    requests: TokenBucket | None = None
-    tokens: TokenBucket | None = None
-
-    def change(self, rates: Rates, now: int) -> None:
-        """Other limits from now on."""
-        self.rates = rates
-        self.requests = _changed(self.requests, _request_limit(rates), now)
-        self.tokens = _changed(self.tokens, _token_limit(rates), now)
-
-
-def _request_limit(rates: Rates) -> Limit | None:
-    rate, burst = rates.requests_per_s, rates.burst
-    if burst == 0 or rate == 0:
-        return 0, 0
-    if rate is None:
-        # A burst alone bounds nothing over time.
-        return None
-    # Below one a second, one may still come.
-    return rate, max(1, rate) if burst is None else burst
-
-
-def _token_limit(rates: Rates) -> Limit | None:
-    most = rates.tokens_per_min
-    return None if most is None else (Fraction(most, 60), most)
-
-
-def _changed(bucket: TokenBucket | None, limit: Limit | None, now: int) -> TokenBucket | None:
-    if limit is None:
-        return None
-    rate, burst = limit
-    if bucket is None or not bucket.burst:
-        return TokenBucket(rate, burst, now)
-    more = burst - bucket.burst
-    bucket.change(rate, burst, now)
-    if more > 0:
-        # What was used stays used: all that the limit grew by is there at once.
-        bucket.give_back(more)
-    return bucket
+Name = TypeVar("Name", str, bytes)
 
 
 class Unlimited:
     """The grant of who has no limits."""
 
-    def settle(self, tokens: int, *, counted: bool) -> None:
+    waits = False
+
+    async def turn(self) -> None:
+        """Nothing to wait for."""
+
+    def settle(self, used: Used) -> None:
         """Nothing was taken."""
 
     def standing(self) -> Standing:
@@ -76,92 +41,191 @@ class Unlimited:
 
 
 class Reserved:
-    """What one request took of which bucket."""
+    """What one request took of whom."""
 
-    __slots__ = ("_clock", "_parties", "_requests", "_settled", "_tokens")
+    __slots__ = (
+        "_ask",
+        "_buckets",
+        "_limits",
+        "_parties",
+        "_places",
+        "_purses",
+        "_requests",
+        "_settled",
+        "_turn",
+    )
 
-    def __init__(self, clock: Clock, parties: list[Buckets], tokens: int) -> None:
-        self._clock = clock
-        self._parties = parties
+    def __init__(self, limits: "Limits", ask: Ask, parties: list[Party], need: Need) -> None:
+        now = limits.clock.now()
+        self._limits, self._ask, self._parties = limits, ask, parties
         self._settled = False
-        now = clock.now()
-        self._requests = [party.requests for party in parties if party.requests is not None]
-        self._tokens = [
-            (party.tokens, _at_most(tokens, party.tokens))
-            for party in parties
-            if party.tokens is not None
-        ]
-        for bucket in self._requests:
-            bucket.take(1, now)
-        for bucket, n in self._tokens:
-            bucket.take(n, now)
+        self._turn: asyncio.Future[None] | None = None
+        self._requests: list[TokenBucket] = []
+        # What was taken of tokens, and of GPU time.
+        self._buckets: tuple[list[tuple[TokenBucket, int]], list[tuple[TokenBucket, int]]] = [], []
+        self._purses: list[tuple[Purse, int, Decimal]] = []
+        self._places: list[Leases] = []
+        for party in parties:
+            if party.requests is not None:
+                party.requests.take(1, now)
+                self._requests.append(party.requests)
+            for taken, bucket, n in zip(
+                self._buckets, (party.tokens, party.gpu), (need.tokens, need.gpu), strict=True
+            ):
+                if bucket is not None:
+                    bucket.take(at_most(n, bucket), now)
+                    taken.append((bucket, at_most(n, bucket)))
+            if party.purse is not None:
+                month = party.purse.take(need.cost, now)
+                self._purses.append((party.purse, month, need.cost))
+            if party.places is not None:
+                if not party.places.take(ask.request, now):
+                    self._turn = limits.waiting(ask.request)
+                self._places.append(party.places)
 
-    def settle(self, tokens: int, *, counted: bool) -> None:
+    @property
+    def waits(self) -> bool:
+        """Whether its key has as many running as it may."""
+        return self._turn is not None and not self._turn.done()
+
+    async def turn(self) -> None:
+        """Return when it may run."""
+        if self._turn is not None:
+            await self._turn
+
+    def settle(self, used: Used) -> None:
         """Give back what was not used, or take what was used beyond."""
         if self._settled:
             return
         self._settled = True
-        if not counted:
+        if not used.counted:
             for bucket in self._requests:
                 bucket.give_back(1)
-        for bucket, reserved in self._tokens:
-            if tokens > reserved:
-                bucket.charge(tokens - reserved)
-            else:
-                bucket.give_back(reserved - tokens)
+        for taken, n in zip(
+            self._buckets, (used.tokens, round(used.gpu_seconds * GPU_UNIT)), strict=True
+        ):
+            for bucket, reserved in taken:
+                if n > reserved:
+                    bucket.charge(n - reserved)
+                else:
+                    bucket.give_back(reserved - n)
+        if self._purses:
+            cost = self._limits.tariff.cost(self._ask.model, self._ask.lane, used)
+            for purse, month, held in self._purses:
+                purse.settle(month, held, cost)
+        for places in self._places:
+            self._limits.release(places, self._ask.request)
 
     def standing(self) -> Standing:
         """What is left now, of the narrowest limit of each kind."""
-        return _standing(self._parties, self._clock.now())
+        return _standing(self._parties, self._limits.clock.now())
 
 
 class Limits:
-    """Buckets by business name and credential id. Belongs to one event loop."""
+    """Parties by business name, key digest and credential id. Belongs to one event loop."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._businesses: dict[str, Buckets] = {}
-        self._credentials: dict[str, Buckets] = {}
+    def __init__(self, clock: Clock, month: Month) -> None:
+        self.clock = clock
+        self.tariff = Tariff()
+        self._month = month
+        self._gpus = 0.0
+        self._businesses: dict[str, Party] = {}
+        self._keys: dict[bytes, Party] = {}
+        self._credentials: dict[str, Party] = {}
         self._parents: dict[str, str] = {}
+        self._access = AccessSnapshot()
+        self._turns: dict[str, asyncio.Future[None]] = {}
         self._unlimited = Unlimited()
 
     def follow(self, access: AccessSnapshot) -> None:
         """Other limits from now on. What was used stays used."""
-        now = self._clock.now()
-        _follow(self._businesses, {n: b.rates for n, b in access.businesses.items()}, now)
-        _follow(self._credentials, {n: c.rates for n, c in access.credentials.items()}, now)
+        self._access = access
+        self._follow(self._businesses, {n: b.allowance for n, b in access.businesses.items()})
+        self._follow(self._keys, {n: k.allowance for n, k in access.keys.items()})
+        self._follow(
+            self._credentials, {n: Allowance(c.rates) for n, c in access.credentials.items()}
+        )
         self._parents = {n: c.parent for n, c in access.credentials.items() if c.parent}
 
-    async def reserve(self, business: str, credential: str, tokens: int) -> Grant | Denied:
-        """Take one request and ``tokens``, or nothing at all.
+    def follow_fleet(self, gpus: float) -> None:
+        """Shares of GPU time are shares of so many GPUs from now on."""
+        if gpus != self._gpus:
+            self._gpus = gpus
+            self.follow(self._access)
+
+    async def reserve(self, ask: Ask) -> Grant | Denied:
+        """Take what the request is expected to need, or nothing at all.
 
         More tokens than a limit allows in a minute wait for a full bucket; what they come to
-        in truth is settled like any other.
+        in truth is settled like any other. Money that a budget never has is never granted.
         """
-        parties = self._parties(business, credential)
+        parties = self._parties(ask)
         if not parties:
             return self._unlimited
-        now = self._clock.now()
+        now, expected = self.clock.now(), ask.expected
+        need = Need(
+            expected.tokens,
+            round(expected.gpu_seconds * GPU_UNIT),
+            self.tariff.cost(ask.model, ask.lane, expected)
+            if any(party.purse is not None for party in parties)
+            else Decimal(0),
+        )
         longest, reason = 0, ""
         for party in parties:
-            for bucket, n, code in (
-                (party.requests, 1, REQUESTS),
-                (party.tokens, tokens, TOKENS),
-            ):
-                if bucket is not None:
-                    # Of an empty bucket nothing can be had, not even nothing.
-                    wait = bucket.wait_for(_at_most(n, bucket) or 1, now)
-                    if wait > longest:
-                        longest, reason = wait, code
+            for wait, code in party.waits(need, now):
+                if wait > longest:
+                    longest, reason = wait, code
         if longest:
             return Denied(reason, None if longest >= NEVER else longest, _standing(parties, now))
-        return Reserved(self._clock, parties, tokens)
+        return Reserved(self, ask, parties, need)
 
-    def _parties(self, business: str, credential: str) -> list[Buckets]:
+    def renew(self, requests: Sequence[str]) -> None:
+        """These requests live; the places of others are free when their time is up."""
+        held = [party.places for party in self._keys.values() if party.places is not None]
+        if held:
+            now, alive = self.clock.now(), frozenset(requests)
+            for places in held:
+                places.renew(alive, now)
+                self._call(places.expire(now))
+
+    def waiting(self, request: str) -> "asyncio.Future[None]":
+        """What a request that waits for a place waits on."""
+        found = self._turns[request] = asyncio.get_running_loop().create_future()
+        return found
+
+    def release(self, places: Leases, request: str) -> None:
+        """A request leaves its place, running or waiting, to the next."""
+        self._turns.pop(request, None)
+        self._call(places.release(request, self.clock.now()))
+
+    def purses(self) -> Mapping[str | bytes, Purse]:
+        """The budgets there are, by business name or key digest."""
+        held: list[Iterable[tuple[str | bytes, Party]]] = [
+            self._businesses.items(),
+            self._keys.items(),
+        ]
+        return {
+            name: party.purse
+            for parties in held
+            for name, party in parties
+            if party.purse is not None
+        }
+
+    def _call(self, requests: Iterable[str]) -> None:
+        for request in requests:
+            turn = self._turns.pop(request, None)
+            if turn is not None and not turn.done():
+                turn.set_result(None)
+
+    def _parties(self, ask: Ask) -> list[Party]:
         found = []
-        own = self._businesses.get(business)
+        own = self._businesses.get(ask.business)
         if own is not None:
             found.append(own)
+        own = self._keys.get(ask.key)
+        if own is not None:
+            found.append(own)
+        credential = ask.credential
         while credential:
             own = self._credentials.get(credential)
             if own is not None:
@@ -169,25 +233,22 @@ class Limits:
             credential = self._parents.get(credential, "")
         return found
 
-
-def _follow(held: dict[str, Buckets], rates: dict[str, Rates], now: int) -> None:
-    for name in held.keys() - {name for name, found in rates.items() if found != UNLIMITED}:
-        del held[name]
-    for name, found in rates.items():
-        if found == UNLIMITED:
-            continue
-        party = held.get(name)
-        if party is None:
-            party = held[name] = Buckets()
-        if party.rates != found:
-            party.change(found, now)
-
-
-def _at_most(n: int, bucket: TokenBucket) -> int:
-    return min(n, int(bucket.burst))
+    def _follow(self, held: dict[Name, Party], allowed: Mapping[Name, Allowance]) -> None:
+        now = self.clock.now()
+        for name in held.keys() - {name for name, found in allowed.items() if found != FREE}:
+            party = held[name]
+            self._call(party.change(FREE, 0.0, self._month, now))
+            if not party.places:
+                del held[name]
+        for name, found in allowed.items():
+            if found == FREE:
+                continue
+            party = held.setdefault(name, Party())
+            if party.allowed != found or party.gpus != self._gpus:
+                self._call(party.change(found, self._gpus, self._month, now))
 
 
-def _standing(parties: list[Buckets], now: int) -> Standing:
+def _standing(parties: list[Party], now: int) -> Standing:
     requests = [_level(party.requests, now) for party in parties if party.requests is not None]
     tokens = [_level(party.tokens, now) for party in parties if party.tokens is not None]
     return Standing(_narrowest(requests), _narrowest(tokens))
@@ -201,25 +262,25 @@ def _narrowest(levels: list[Level]) -> Level | None:
     return min(levels, key=lambda level: (level.remaining, level.limit), default=None)
 
 
-class TypicalOutput:
-    """Output tokens that the requests of a business to a model came to, as a moving mean."""
+class Typical:
+    """What the requests of a business to a model came to, as a moving mean."""
 
-    PRIOR = 512
     MEMORY = 32
     MOST_PAIRS = 4096
 
-    def __init__(self) -> None:
+    def __init__(self, prior: float) -> None:
+        self._prior = prior
         self._means: OrderedDict[tuple[str, str], float] = OrderedDict()
 
-    def tokens(self, business: str, model: str) -> int:
+    def of(self, business: str, model: str) -> float:
         """What to expect of the next one."""
-        return round(self._means.get((business, model), self.PRIOR))
+        return self._means.get((business, model), self._prior)
 
-    def add(self, business: str, model: str, tokens: int) -> None:
-        """One came to ``tokens``."""
+    def add(self, business: str, model: str, amount: float) -> None:
+        """One came to ``amount``."""
         key = (business, model)
-        mean = self._means.get(key, float(tokens))
-        self._means[key] = mean + (tokens - mean) / self.MEMORY
+        mean = self._means.get(key, float(amount))
+        self._means[key] = mean + (amount - mean) / self.MEMORY
         self._means.move_to_end(key)
         if len(self._means) > self.MOST_PAIRS:
             self._means.popitem(last=False)

@@ -1,11 +1,13 @@
 """What the scheduler needs from outside, as Protocols. ``testing`` has a fake for each."""
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import Protocol
 
 from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
+from metering.core.tariff import NO_PRICES, UNUSED, Tariff, Used
 from metering.core.usage import UsageRow
 
 from .canary import Tally, Trial
@@ -111,6 +113,23 @@ class Standing:
 
 
 @dataclass(frozen=True, slots=True)
+class Ask:
+    """What one request takes of its caller's limits, before the truth is known.
+
+    ``request`` is its id, ``key`` the digest of the key that it was made with, ``credential``
+    the id of the one that is the bearer; each empty where there is none. ``lane`` is an index.
+    """
+
+    request: str
+    business: str
+    key: bytes = field(default=b"", repr=False)
+    credential: str = ""
+    model: str = ""
+    lane: int = 1
+    expected: Used = UNUSED
+
+
+@dataclass(frozen=True, slots=True)
 class Denied:
     """Nothing was taken. ``reason`` is the contract's code; ``retry_after`` the ns after which
     a single request of this size succeeds, None where waiting does not help."""
@@ -123,9 +142,18 @@ class Denied:
 class Grant(Protocol):
     """One request's reservation. Ends with one ``settle``; further ones change nothing."""
 
-    def settle(self, tokens: int, *, counted: bool) -> None:
-        """The request used ``tokens`` in truth; where not ``counted`` it is as if it had
-        never been made."""
+    @property
+    def waits(self) -> bool:
+        """Whether it has to wait for a running place of its key."""
+        ...
+
+    async def turn(self) -> None:
+        """Return when it has one."""
+        ...
+
+    def settle(self, used: Used) -> None:
+        """The request used so much in truth; where not ``counted`` it is as if it had never
+        been made."""
         ...
 
     def standing(self) -> Standing:
@@ -134,15 +162,55 @@ class Grant(Protocol):
 
 
 class Limiter(Protocol):
-    """Who may make how many requests and use how many tokens."""
+    """Who may make how many requests, use how many tokens and GPU-seconds, and spend how much.
+
+    All that a request needs is taken in one step, or nothing is.
+    """
 
     def follow(self, access: AccessSnapshot) -> None:
         """Other limits from now on. What was used stays used."""
         ...
 
-    async def reserve(self, business: str, credential: str, tokens: int) -> Grant | Denied:
-        """Take one request and ``tokens``, or nothing at all. ``credential`` is the id of the
-        one that is the bearer, or empty."""
+    def follow_fleet(self, gpus: float) -> None:
+        """The fleet has so many GPUs from now on: shares are shares of these."""
+        ...
+
+    async def reserve(self, ask: Ask) -> Grant | Denied:
+        """Take what the request is expected to need, or nothing at all."""
+        ...
+
+    def renew(self, requests: Sequence[str]) -> None:
+        """These requests live. The places of those that are not named again in time are free
+        by themselves."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What the books know: prices of now, and money spent by business and by key (business and
+    prefix)."""
+
+    tariff: Tariff = NO_PRICES
+    businesses: Mapping[str, Decimal] = field(default_factory=dict)
+    keys: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
+
+
+class SpendingSource(Protocol):
+    """What was spent, as far as it has reached the books."""
+
+    def month(self, now: int) -> tuple[int, int]:
+        """The first ns of the month that a moment lies in, and of the one after."""
+        ...
+
+    def spent(
+        self,
+        since: int,
+        before: int,
+        businesses: Sequence[str],
+        keys: Sequence[tuple[str, str]],
+    ) -> Spent:
+        """By requests received from ``since`` on and finished before ``before`` (ns), for these
+        businesses and keys; may block. Raises OSError when it cannot be had."""
         ...
 
 

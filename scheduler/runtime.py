@@ -9,6 +9,7 @@ from typing import Any
 from channels.layers import BaseChannelLayer
 
 from .actor import Scheduler
+from .budgets import Budgets
 from .canary.reporter import Reporter
 from .core.fleet import FleetSnapshot
 from .decision_log.row import DecisionRow
@@ -26,6 +27,7 @@ from .ports import (
     DecisionSink,
     FleetSource,
     PolicySource,
+    SpendingSource,
     UsageSink,
 )
 from .probes import Probes
@@ -51,6 +53,7 @@ class Runtime:
         policy: PolicySource,
         changes: Changes,
         usage: UsageSink,
+        spending: SpendingSource,
         audit: AuditSink,
         decisions: DecisionSink,
         layer: BaseChannelLayer,
@@ -62,9 +65,11 @@ class Runtime:
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
+        self._clock = clock
         self.stats = Stats(Metrics())
         self.scheduler = Scheduler(clock, self.stats, decisions)
-        self._limiter = Limits(clock)
+        self._limiter = Limits(clock, spending.month)
+        self._budgets = Budgets(self._limiter, spending, usage, clock)
         self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
@@ -78,11 +83,7 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self.health = Health(
-            self.scheduler.set_replica,
-            lambda name, state: self._seen(name, state, clock.now()),
-            allowed=url_allowed,
-        )
+        self.health = Health(self.scheduler.set_replica, self._seen, allowed=url_allowed)
         self.scheduler.on_trip = self.health.suspect
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
@@ -102,6 +103,7 @@ class Runtime:
         self._spawn(self._publisher.run(), "live frames")
         self._spawn(self._worker.run(), "scheduler channel")
         self._spawn(self._escalations.run(), "escalations")
+        self._spawn(self._budgets.run(), "budgets")
         self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self._canary.run(), "canary reports")
         self._spawn(self._become_ready(), "readiness")
@@ -138,6 +140,7 @@ class Runtime:
             gateway.access = await asyncio.to_thread(self._credentials.access)
             self._limiter.follow(gateway.access)
             self.scheduler.set_access(gateway.access)
+            await self._budgets.follow(gateway.access)
         elif topic == "fleet":
             self._follow(await asyncio.to_thread(self._fleet.fleet))
         elif topic == "policy":
@@ -149,12 +152,14 @@ class Runtime:
         if self._loaded >= TOPICS:
             self._all_loaded.set()
 
-    def _seen(self, replica: str, state: str, now: int) -> None:
+    def _seen(self, replica: str, state: str) -> None:
+        now = self._clock.now()
         self.stats.replica_state(replica, state, now)
         self._decisions.append(DecisionRow(now, "replica", "", replica=replica, reason=state))
 
     def _follow(self, fleet: FleetSnapshot) -> None:
         self.gateway.fleet = fleet
+        self._limiter.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)

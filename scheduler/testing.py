@@ -3,17 +3,28 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import UTC
+from decimal import Decimal
 
 from metering.core.escalations import EscalationMinute
-from metering.core.facts import AccessSnapshot, BusinessFacts, CredentialFacts, KeyFacts
+from metering.core.facts import (
+    FREE,
+    AccessSnapshot,
+    Allowance,
+    BusinessFacts,
+    CredentialFacts,
+    KeyFacts,
+)
 from metering.core.keys import digest, prefix_of
+from metering.core.months import month_of
+from metering.core.tariff import Tariff, Used
 from metering.core.usage import UsageRow
 
 from .canary import Tally, Trial
 from .core.fleet import FleetSnapshot, ModelFacts, PoolFacts, ReplicaFacts
 from .core.policy import Policy
 from .decision_log.row import DecisionRow
-from .ports import Denied, Grant, Level, Standing
+from .ports import Ask, Denied, Grant, Level, Spent, Standing
 
 
 @dataclass(slots=True)
@@ -93,11 +104,20 @@ class Memory:
         self.key(key, facts.name)
 
     def key(
-        self, key: str, business: str, *, ceiling: int | None = None, expires: int | None = None
+        self,
+        key: str,
+        business: str,
+        *,
+        ceiling: int | None = None,
+        expires: int | None = None,
+        allowance: Allowance = FREE,
+        models: frozenset[str] | None = None,
     ) -> None:
-        """Add a key."""
+        """Add or replace a key."""
         hashed = digest(key, self.pepper)
-        self.keys[hashed] = KeyFacts(hashed, prefix_of(key), business, ceiling, expires)
+        self.keys[hashed] = KeyFacts(
+            hashed, prefix_of(key), business, ceiling, expires, allowance, models
+        )
 
     def model(self, facts: ModelFacts) -> None:
         """Add a model to the catalogue."""
@@ -167,7 +187,13 @@ class MemoryLimiter:
     def follow(self, access: AccessSnapshot) -> None:
         """Its limit is its own."""
 
-    async def reserve(self, business: str, credential: str, tokens: int) -> Grant | Denied:
+    def follow_fleet(self, gpus: float) -> None:
+        """It knows no shares."""
+
+    def renew(self, requests: Sequence[str]) -> None:
+        """It knows no places."""
+
+    async def reserve(self, ask: Ask) -> Grant | Denied:
         """Take one, or nothing."""
         if not self.left:
             return Denied("rate_limit_requests", self.retry_after, Standing())
@@ -181,17 +207,53 @@ class MemoryGrant:
 
     limiter: MemoryLimiter
     open: bool = True
+    waits: bool = False
 
-    def settle(self, tokens: int, *, counted: bool) -> None:
+    async def turn(self) -> None:
+        """Nothing to wait for."""
+
+    def settle(self, used: Used) -> None:
         """Note it; give it back where it does not count."""
         if self.open:
             self.open = False
-            self.limiter.settled.append((tokens, counted))
-            self.limiter.left += not counted
+            self.limiter.settled.append((used.tokens, used.counted))
+            self.limiter.left += not used.counted
 
     def standing(self) -> Standing:
         """What is left."""
         return Standing(requests=Level(self.limiter.left, self.limiter.left, 0))
+
+
+@dataclass(slots=True)
+class MemorySpending:
+    """Books that say what a test puts into them; ``away`` makes them refuse."""
+
+    tariff: Tariff = field(default_factory=Tariff)
+    businesses: dict[str, Decimal] = field(default_factory=dict)
+    keys: dict[tuple[str, str], Decimal] = field(default_factory=dict)
+    asked: list[tuple[int, int]] = field(default_factory=list)
+    away: bool = False
+
+    def month(self, now: int) -> tuple[int, int]:
+        """Months of UTC."""
+        return month_of(now, UTC)
+
+    def spent(
+        self,
+        since: int,
+        before: int,
+        businesses: Sequence[str],
+        keys: Sequence[tuple[str, str]],
+    ) -> Spent:
+        """What they say, of those asked for."""
+        if self.away:
+            raise OSError("away")
+        self.asked.append((since, before))
+        return Spent(
+            self.tariff,
+            {name: self.businesses[name] for name in businesses if name in self.businesses},
+            {name: self.keys[name] for name in keys if name in self.keys},
+        )
 
 
 @dataclass(slots=True)

@@ -35,9 +35,13 @@ for name in ("REDIS_URL", "LOG_LEVEL", "LOG_FORMAT", "METRICS_TOKEN"):
 
 from django.conf import settings  # noqa: E402 - reads the environment made above
 
+from console.translations.catalogs import compile_all  # noqa: E402 - as above
+
 assert settings.FAIRLANE_DATA_DIR == SESSION_DIR / "data", "settings were read too early"
 # Passwords are slow to check on purpose; tests check hundreds.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# Pages are looked at in the languages as they are in the sources now.
+compile_all(settings.LOCALE_SOURCES, settings.LOCALE_PATHS[0])
 
 hypothesis.settings.register_profile("long", max_examples=20_000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))

@@ -1,26 +1,21 @@
-"""Addresses of the console's pages."""
+"""Addresses of the console: pages by role, REST, and the Django admin."""
 
 from django.contrib import admin
-from django.contrib.auth.views import LogoutView
 from django.templatetags.static import static
-from django.urls import path
+from django.urls import include, path
 from django.views.generic import RedirectView
 
-from console.views import account, finance, keys, operations, overview
+from console.views import account
 
 urlpatterns = [
-    path("", overview.overview, name="overview"),
-    path("keys/", keys.keys, name="keys"),
-    path("keys/<int:pk>/rotate/", keys.rotate, name="key-rotate"),
-    path("keys/<int:pk>/revoke/", keys.revoke, name="key-revoke"),
-    path("ops/live/", operations.live, name="live"),
-    path("finance/usage/", finance.usage, name="finance-usage"),
-    path("accounts/login/", account.SignIn.as_view(), name="login"),
-    path("accounts/logout/", LogoutView.as_view(), name="logout"),
-    path("accounts/business/", account.choose_business, name="choose-business"),
+    path("", include("console.urls.owner")),
+    path("", include("console.urls.operations")),
+    path("", include("console.urls.finance")),
+    path("", include("console.urls.account")),
+    path("api/", include("console.api.urls")),
     # One way in, with one throttle, for everybody.
-    path("admin/login/", account.admin_sign_in),
+    path("admin/login/", account.admin_sign_in, name="admin-sign-in"),
     path("admin/", admin.site.urls),
     # Pages that are not ours, such as the admin's, make browsers ask for it here.
-    path("favicon.ico", RedirectView.as_view(url=static("img/fairlane.svg"))),
+    path("favicon.ico", RedirectView.as_view(url=static("img/fairlane.svg")), name="favicon"),
 ]

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Sequence
 from functools import lru_cache
+from zoneinfo import ZoneInfo
 
 from channels.layers import get_channel_layer
 from django import db
@@ -13,14 +14,17 @@ from django.conf import settings
 from metering.changes import ChangeListener
 from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
+from metering.core.months import month_of
 from metering.journal import Journal
 from metering.selectors.access import load_access
+from metering.selectors.spending import load_spent
 from metering.services.audit import record_escalations
 from scheduler.addresses import allowed, check_url
 from scheduler.canary import Tally, Trial
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
+from scheduler.ports import Spent
 from scheduler.runtime import Runtime
 from scheduler.selectors.canary import load_trial
 from scheduler.selectors.fleet import load_fleet
@@ -79,6 +83,33 @@ class Database:
             db.connections.close_all()
 
 
+class Spending:
+    """What was spent, out of Postgres. Gives its connection back to the pool."""
+
+    def __init__(self, zone: str) -> None:
+        self._zone = ZoneInfo(zone)
+
+    def month(self, now: int) -> tuple[int, int]:
+        """Months as bills know them."""
+        return month_of(now, self._zone)
+
+    def spent(
+        self,
+        since: int,
+        before: int,
+        businesses: Sequence[str],
+        keys: Sequence[tuple[str, str]],
+    ) -> Spent:
+        """By these businesses and keys."""
+        try:
+            tariff, by_business, by_key = load_spent(since, before, businesses, keys)
+        except db.Error as error:
+            raise OSError(f"Postgres says: {error}") from error
+        finally:
+            db.connections.close_all()
+        return Spent(tariff, by_business, by_key)
+
+
 class Audit:
     """The audit trail, for what callers try. Gives its connection back to the pool."""
 
@@ -123,6 +154,7 @@ def runtime() -> Runtime:
         policy=database,
         changes=ChangeListener(),
         usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
+        spending=Spending(settings.BILLING_TZ),
         audit=Audit(),
         decisions=DecisionWriter(),
         layer=layer,

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 P0, P1, P2 = 0, 1, 2
 LANES = ("P0", "P1", "P2")
@@ -20,6 +21,25 @@ class Rates:
 
 
 UNLIMITED = Rates()
+
+
+@dataclass(frozen=True, slots=True)
+class Allowance:
+    """All that the gateway itself holds one party to; None is unlimited, 0 blocks.
+
+    ``gpu_share`` is a ratio of the fleet's GPU time, ``monthly_budget`` money of the billing
+    currency. ``running`` and ``queued`` requests are a key's: those of a business are the
+    core's matter.
+    """
+
+    rates: Rates = UNLIMITED
+    gpu_share: float | None = None
+    monthly_budget: Decimal | None = None
+    running: int | None = None
+    queued: int | None = None
+
+
+FREE = Allowance()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +64,21 @@ class BusinessFacts:
     queued: int | None = None
     suspended: bool = False
     rates: Rates = UNLIMITED
+    gpu_share: float | None = None
+    monthly_budget: Decimal | None = None
+
+    @property
+    def allowance(self) -> Allowance:
+        """What the gateway holds it to."""
+        return Allowance(self.rates, self.gpu_share, self.monthly_budget)
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFacts:
     """A key that may be used, until ``expires`` (ns since the epoch; None: for good).
 
-    The digest stays out of every text made of these facts.
+    ``allowance`` and ``models`` (None: all) are its own, beside its business's. The digest
+    stays out of every text made of these facts.
     """
 
     digest: bytes = field(repr=False)
@@ -58,6 +86,8 @@ class KeyFacts:
     business: str
     ceiling: int | None = None
     expires: int | None = None
+    allowance: Allowance = FREE
+    models: frozenset[str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from django.db import models
 
 from metering.models import UsageRecord
+from metering.models.usage import SET_ON_ARRIVAL
 
 STAGING = "fairlane_usage_staging"
 
@@ -74,7 +75,7 @@ def _number(name: str, value: str, absent: str) -> str:
 
 def _insert() -> str:
     table = UsageRecord._meta  # noqa: SLF001 - Django's documented way to a model's fields
-    fields = table.concrete_fields
+    fields = [field for field in table.concrete_fields if field.name not in SET_ON_ARRIVAL]
     columns = ", ".join(f'"{field.column}"' for field in fields)
     values = ", ".join(_expression(field) for field in fields)
     return (

@@ -4,6 +4,9 @@ import uuid
 
 from django.db import models
 
+# What the database itself sets when a row arrives.
+SET_ON_ARRIVAL = frozenset({"price_version", "billed_in"})
+
 
 class UsageRecord(models.Model):
     """One row for each request that got past authentication.
@@ -63,9 +66,18 @@ class UsageRecord(models.Model):
     bytes_in = models.PositiveBigIntegerField(default=0)
     bytes_out = models.PositiveBigIntegerField(default=0)
     trace_id = models.CharField(max_length=32, blank=True)
+    # The prices that were valid when the request was accepted; and, where its month was closed
+    # before the row arrived, the month of the bill that it goes on.
+    price_version = models.PositiveIntegerField(null=True)
+    billed_in = models.DateField(null=True)
 
     class Meta:
         indexes = [
+            models.Index(
+                fields=["billed_in"],
+                name="usage_billed_in",
+                condition=models.Q(billed_in__isnull=False),
+            ),
             models.Index(fields=["business", "-received_at"], name="usage_business_received"),
             models.Index(fields=["-received_at"], name="usage_received"),
         ]

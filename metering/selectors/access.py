@@ -6,15 +6,24 @@ from datetime import UTC, datetime, timedelta
 from django.db.models import Q
 from django.utils import timezone
 
-from metering.core.facts import LANES, UNLIMITED, AccessSnapshot, BusinessFacts, KeyFacts, Rates
-from metering.models import ApiKey, Business, ChangeVersion, Quota
+from metering.core.facts import (
+    FREE,
+    LANES,
+    UNLIMITED,
+    AccessSnapshot,
+    Allowance,
+    BusinessFacts,
+    KeyFacts,
+    Rates,
+)
+from metering.models import ApiKey, Business, ChangeVersion, KeyQuota, Quota
 from metering.selectors.credentials import load_credentials, load_signing_keys
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def load_access() -> AccessSnapshot:
-    """Businesses, usable keys and credentials, in six queries.
+    """Businesses, usable keys and credentials, in seven queries.
 
     Read without a transaction: the version first, so that what follows is at least that new;
     keys and credentials before businesses, so that none is of a business still unknown; and
@@ -30,21 +39,24 @@ def load_access() -> AccessSnapshot:
     rows = list(
         ApiKey.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
         .order_by("pk")
-        .values_list("digest", "prefix", "business__name", "ceiling", "expires_at")
+        .values_list("pk", "digest", "prefix", "business__name", "ceiling", "expires_at")
     )
+    quotas = {quota.key_id: quota for quota in KeyQuota.objects.filter(key__revoked_at=None)}
     credentials = load_credentials()
     signing_keys = load_signing_keys()
     businesses = _businesses()
     keys = {}
-    for stored, prefix, business, ceiling, expires_at in rows:
+    for pk, stored, prefix, business, ceiling, expires_at in rows:
         if business in businesses:
-            digest = bytes(stored)
+            digest, quota = bytes(stored), quotas.get(pk)
             keys[digest] = KeyFacts(
                 digest=digest,
                 prefix=prefix,
                 business=business,
                 ceiling=LANES.index(ceiling) if ceiling else None,
                 expires=None if expires_at is None else _ns(expires_at),
+                allowance=FREE if quota is None else _allowance(quota),
+                models=None if quota is None or quota.models is None else _names(quota.models),
             )
     return AccessSnapshot(
         version=version or 0,
@@ -76,11 +88,23 @@ def _facts(row: Business, limit: Quota | None) -> BusinessFacts:
         queued=None if limit is None else limit.queued,
         suspended=row.suspended_at is not None,
         rates=UNLIMITED if limit is None else _rates(limit),
+        gpu_share=None if limit is None else limit.gpu_share,
+        monthly_budget=None if limit is None else limit.monthly_budget,
     )
 
 
-def _rates(limit: Quota) -> Rates:
+def _rates(limit: Quota | KeyQuota) -> Rates:
     return Rates(limit.requests_per_s, limit.burst, limit.tokens_per_min)
+
+
+def _allowance(quota: KeyQuota) -> Allowance:
+    return Allowance(
+        rates=_rates(quota),
+        gpu_share=quota.gpu_share,
+        monthly_budget=quota.monthly_budget,
+        running=quota.running,
+        queued=quota.queued,
+    )
 
 
 def _names(stored: Sequence[object]) -> frozenset[str]:

@@ -17,7 +17,7 @@ from scheduler.actor import Scheduler
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.escalations import Escalations
-from scheduler.limits import TypicalOutput
+from scheduler.limits import Typical
 from scheduler.ports import Clock, Limiter, UsageSink
 from scheduler.stats import Stats
 
@@ -66,7 +66,9 @@ class Gateway:
         self.usage = usage
         self.limiter = limiter
         self.escalations = escalations
-        self.typical = TypicalOutput()
+        # Before anything is known: output tokens, and GPU-seconds, of one request.
+        self.typical = Typical(512)
+        self.typical_gpu = Typical(1.0)
         self.clock = clock
         self.stats = stats
         self.pepper = pepper
@@ -200,6 +202,7 @@ class Gateway:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = loop.time()
+            self.limiter.renew([exchange.row.id for exchange in self.exchanges])
             for exchange in list(self.exchanges):
                 exchange.watch()
                 if exchange.waits:

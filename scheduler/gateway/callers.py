@@ -15,7 +15,8 @@ class Caller:
     """Who calls, and the most urgent lane (index) that all its credentials allow.
 
     ``business`` is as this caller may use it: the credential's grade in place of its own,
-    and no models but the credential's. ``key`` is None where the credential is the bearer.
+    and no models but the key's and credential's. ``key`` is None where the credential is the
+    bearer.
     """
 
     business: BusinessFacts
@@ -52,8 +53,11 @@ def authenticate(
     if business is None or (credential is not None and credential.business != name):
         raise GatewayError("invalid_api_key")
     ceiling = business.ceiling
-    if key is not None and key.ceiling is not None:
-        ceiling = max(ceiling, key.ceiling)
+    if key is not None:
+        if key.ceiling is not None:
+            ceiling = max(ceiling, key.ceiling)
+        if key.models is not None:
+            business = replace(business, models=_common(business.models, key.models))
     if credential is None:
         return Caller(business, key, ceiling)
     return Caller(
@@ -69,9 +73,14 @@ def _key(shown: str, access: AccessSnapshot, pepper: bytes, now: int) -> KeyFact
 
 
 def _as_granted(business: BusinessFacts, credential: CredentialFacts) -> BusinessFacts:
-    models = business.models
-    if credential.models is not None:
-        models = credential.models if models is None else models & credential.models
+    models = _common(business.models, credential.models)
     if business.grade == credential.grade and business.models == models:
         return business
     return replace(business, grade=credential.grade, models=models)
+
+
+def _common(one: frozenset[str] | None, other: frozenset[str] | None) -> frozenset[str] | None:
+    """What both allow; None allows everything."""
+    if one is None or other is None:
+        return other if one is None else one
+    return one & other

@@ -58,6 +58,7 @@ MESSAGES = {
     "rate_limit_requests": "Requests come faster than this business or credential may make them.",
     "rate_limit_tokens": "More tokens are asked for than this business or credential may use.",
     "concurrency_exceeded": "Too many requests of this business are running or waiting.",
+    "budget_exhausted": "This month's budget is spent.",
     "queue_full": "The queue is full.",
     "queue_timeout": "The request waited longer than its lane allows.",
     "no_capacity": "No replica that serves this model is available.",

@@ -69,7 +69,7 @@ class Exchange:
         self._task: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._booking = Booking(gateway.bodies)
-        self._rates = Reservation(gateway.limiter, gateway.typical)
+        self._rates = Reservation(gateway, row)
 
     @property
     def waits(self) -> bool:

@@ -1,13 +1,20 @@
-"""A request and its caller's rates: what it takes of them, and what the caller is told."""
+"""A request and its caller's limits: what it takes of them, and what the caller is told."""
+
+import asyncio
+from typing import TYPE_CHECKING
 
 from metering.core.bucket import NEVER
+from metering.core.facts import LANES
+from metering.core.tariff import Used
 from metering.core.usage import UsageRow
-from scheduler.limits import TypicalOutput
-from scheduler.ports import Denied, Grant, Level, Limiter
+from scheduler.ports import Ask, Denied, Grant, Level
 
 from .callers import Caller
 from .errors import GatewayError
 from .payload import Payload
+
+if TYPE_CHECKING:
+    from .app import Gateway
 
 MS = 1_000_000
 # Somebody has to change the limit first.
@@ -17,39 +24,76 @@ SERVED = ("ok", "client_error", "client_disconnect")
 
 
 class Reservation:
-    """One request's hold on its caller's rates: taken once, settled once."""
+    """One request's hold on its caller's limits: taken once, settled once."""
 
-    __slots__ = ("_held", "_limiter", "_typical")
+    __slots__ = ("_gateway", "_held", "_row")
 
-    def __init__(self, limiter: Limiter, typical: TypicalOutput) -> None:
-        self._limiter = limiter
-        self._typical = typical
+    def __init__(self, gateway: "Gateway", row: UsageRow) -> None:
+        self._gateway = gateway
+        self._row = row
         self._held: Grant | Denied | None = None
 
     async def take(self, caller: Caller, payload: Payload, *, generative: bool) -> None:
-        """Take what the request may come to, or nothing. Raises the 429."""
-        # Beside a key a credential narrows; as the bearer it has limits of its own.
-        bearer = caller.credential.jti if caller.credential and caller.key is None else ""
-        business = caller.business.name
+        """Take what the request may come to, or nothing; then wait for a running place of its
+        key, where that has as many as it may. Raises the 429."""
+        gateway, row = self._gateway, self._row
+        name, model = caller.business.name, payload.model
         output = payload.output_tokens
         if not output and generative:
-            output = self._typical.tokens(business, payload.model)
-        tokens = payload.prompt_tokens + output * payload.choices
-        self._held = held = await self._limiter.reserve(business, bearer, tokens)
+            output = round(gateway.typical.of(name, model))
+        ask = Ask(
+            request=row.id,
+            business=name,
+            key=b"" if caller.key is None else caller.key.digest,
+            # Beside a key a credential narrows; as the bearer it has limits of its own.
+            credential=caller.credential.jti if caller.credential and caller.key is None else "",
+            model=model,
+            lane=LANES.index(row.lane),
+            expected=Used(
+                prompt=payload.prompt_tokens,
+                completion=output * payload.choices,
+                gpu_seconds=gateway.typical_gpu.of(name, model),
+            ),
+        )
+        self._held = held = await gateway.limiter.reserve(ask)
         if isinstance(held, Denied):
             raise _refusal(held)
+        if held.waits:
+            await self._turn(held)
+
+    async def _turn(self, held: Grant) -> None:
+        """Wait as long as the request's lane allows. Raises the 429."""
+        gateway, row = self._gateway, self._row
+        limit = gateway.policy.queue(LANES.index(row.lane)).queue_timeout_ms / 1000
+        waited = (gateway.clock.now() - row.received) / 1e9
+        try:
+            async with asyncio.timeout(max(0.0, limit - waited)):
+                await held.turn()
+        except TimeoutError:
+            self.settle(row)
+            raise GatewayError("queue_timeout", retry_after=1.0) from None
 
     def settle(self, row: UsageRow, choices: int = 1) -> None:
-        """Hold the rates to what the request came to; nothing produced costs nothing."""
+        """Hold the limits to what the request came to; nothing produced costs nothing."""
         held = self._held
         if held is None or isinstance(held, Denied):
             return
         tokens = row.prompt_tokens + row.completion_tokens
         served = row.dispatched and row.status in SERVED
-        held.settle(tokens, counted=bool(tokens or served))
-        if row.status == "ok" and row.completion_tokens:
-            each = row.completion_tokens // choices
-            self._typical.add(row.business, row.requested_model, each)
+        used = Used(
+            row.prompt_tokens,
+            row.cached_tokens,
+            row.completion_tokens,
+            row.gpu_seconds,
+            counted=bool(tokens or served),
+        )
+        held.settle(used)
+        if row.status == "ok":
+            business, model = row.business, row.requested_model
+            if row.completion_tokens:
+                each = row.completion_tokens // choices
+                self._gateway.typical.add(business, model, each)
+            self._gateway.typical_gpu.add(business, model, row.gpu_seconds)
 
     def headers(self) -> list[tuple[bytes, bytes]]:
         """``x-ratelimit-*`` as things stand now, for each limit there is."""
@@ -68,7 +112,9 @@ def _refusal(denied: Denied) -> GatewayError:
     """The 429. Rounded up to the ms, so that the time it names is never too short."""
     if denied.retry_after is None:
         return GatewayError(denied.reason, retry_after=BLOCKED_S, retry=False)
-    return GatewayError(denied.reason, retry_after=-(-denied.retry_after // MS) / 1000)
+    # A month is longer than any client should sleep, and a budget may be raised before.
+    retry = denied.reason != "budget_exhausted"
+    return GatewayError(denied.reason, retry_after=-(-denied.retry_after // MS) / 1000, retry=retry)
 
 
 def _of(kind: bytes, level: Level) -> list[tuple[bytes, bytes]]:

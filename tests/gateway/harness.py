@@ -19,7 +19,14 @@ from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
 from scheduler.runtime import Runtime
-from scheduler.testing import Memory, MemoryAudit, MemoryDecisions, MemoryUsage
+from scheduler.testing import (
+    ManualClock,
+    Memory,
+    MemoryAudit,
+    MemoryDecisions,
+    MemorySpending,
+    MemoryUsage,
+)
 
 from .raw import CHAT, RawClient, raw
 
@@ -61,6 +68,7 @@ class Gate:
     usage: MemoryUsage
     audit: MemoryAudit
     decisions: MemoryDecisions
+    spending: MemorySpending
     client: httpx.AsyncClient
 
     def headers(self, key: str = KEY) -> dict[str, str]:
@@ -257,19 +265,24 @@ async def gate(
     grace: float = 2.0,
     allowed: Callable[[str], bool] = lambda address: True,
     composed: Callable[[Runtime], App] = alone,
+    clock: ManualClock | None = None,
+    spending: MemorySpending | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
 
-    ``composed`` makes the served application, with whatever stands around the gateway.
+    ``composed`` makes the served application, with whatever stands around the gateway. Without
+    a ``clock`` it goes by the machine's.
     """
     usage, audit, decisions = MemoryUsage(), MemoryAudit(), MemoryDecisions()
+    spending = spending or MemorySpending()
     runtime = Runtime(
-        clock=WallClock(),
+        clock=clock or WallClock(),
         credentials=memory,
         fleet=memory,
         policy=memory,
         changes=memory,
         usage=usage,
+        spending=spending,
         audit=audit,
         decisions=decisions,
         layer=InMemoryChannelLayer(),
@@ -294,7 +307,7 @@ async def gate(
     url = f"http://127.0.0.1:{port}"
     crowd = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False, limits=crowd) as client:
-        running = Gate(url, runtime, memory, usage, audit, decisions, client)
+        running = Gate(url, runtime, memory, usage, audit, decisions, spending, client)
         await running.until(lambda: runtime.gateway.ready)
         await _listening(port)
         try:

@@ -1,6 +1,9 @@
 """Rates of requests and tokens: exact, whole or not at all, given back."""
 
 import asyncio
+from datetime import UTC
+from functools import partial
+from uuid import uuid4
 
 import pytest
 
@@ -11,17 +14,20 @@ from metering.core.facts import (
     CredentialFacts,
     Rates,
 )
+from metering.core.months import month_of
+from metering.core.tariff import Used
 from scheduler.gateway.ratelimit import duration
-from scheduler.limits import Limits, Reserved, TypicalOutput
-from scheduler.ports import Denied, Grant, Level, Standing
+from scheduler.limits import Limits, Reserved, Typical
+from scheduler.ports import Ask, Denied, Grant, Level, Standing
 from scheduler.testing import ManualClock
 
 SECOND = 1_000_000_000
+MONTH = partial(month_of, zone=UTC)
 LATER = 2**62
 
 
 def limited(clock: ManualClock, rates: Rates, **credentials: CredentialFacts) -> Limits:
-    limits = Limits(clock)
+    limits = Limits(clock, MONTH)
     limits.follow(access(rates, **credentials))
     return limits
 
@@ -35,14 +41,18 @@ def credential(jti: str, rates: Rates = UNLIMITED, parent: str = "") -> Credenti
     return CredentialFacts(jti, "owner", "vip", 0, None, "", 0, LATER, parent, rates)
 
 
+def asked(tokens: int = 1, bearer: str = "") -> Ask:
+    return Ask(str(uuid4()), "owner", credential=bearer, expected=Used(tokens))
+
+
 async def granted(limits: Limits, tokens: int = 1, bearer: str = "") -> Grant:
-    outcome = await limits.reserve("owner", bearer, tokens)
+    outcome = await limits.reserve(asked(tokens, bearer))
     assert not isinstance(outcome, Denied)
     return outcome
 
 
 async def denied(limits: Limits, tokens: int = 1, bearer: str = "") -> Denied:
-    outcome = await limits.reserve("owner", bearer, tokens)
+    outcome = await limits.reserve(asked(tokens, bearer))
     assert isinstance(outcome, Denied)
     return outcome
 
@@ -53,7 +63,7 @@ async def test_b05_a_limit_that_is_used_exactly_never_refuses() -> None:
     limits = limited(clock, Rates(requests_per_s=1000, tokens_per_min=186))
     for _ in range(31):
         grant = await granted(limits, 31)
-        grant.settle(31, counted=True)
+        grant.settle(Used(31))
         clock.advance(10)
     for _ in range(6):
         await granted(limits, 31)
@@ -76,9 +86,9 @@ async def test_b07_after_the_time_named_a_single_request_succeeds(
     clock = ManualClock()
     limits = limited(clock, rates)
     for _ in range(200):
-        outcome = await limits.reserve("owner", "", tokens)
+        outcome = await limits.reserve(asked(tokens))
         while not isinstance(outcome, Denied):
-            outcome = await limits.reserve("owner", "", tokens)
+            outcome = await limits.reserve(asked(tokens))
         assert outcome.reason == reason
         assert outcome.retry_after is not None
         clock.time += outcome.retry_after - 1
@@ -101,13 +111,13 @@ async def test_b04_parallel_calls_never_pass_the_check_together() -> None:
     """B04: 1,000 units left, fifty calls of 100 at once."""
     clock = ManualClock()
     limits = limited(clock, Rates(tokens_per_min=1000))
-    outcomes = await asyncio.gather(*(limits.reserve("owner", "", 100) for _ in range(50)))
+    outcomes = await asyncio.gather(*(limits.reserve(asked(100)) for _ in range(50)))
     grants = [outcome for outcome in outcomes if not isinstance(outcome, Denied)]
     assert len(grants) == 10
     assert grants[0].standing().tokens == Level(1000, 0, 60 * SECOND)
     for grant in grants:
-        grant.settle(40, counted=True)
-        grant.settle(0, counted=False)
+        grant.settle(Used(40))
+        grant.settle(Used(0, counted=False))
     assert grants[0].standing().tokens == Level(1000, 600, 24 * SECOND)
 
 
@@ -125,15 +135,15 @@ async def test_a_refusal_takes_nothing() -> None:
 async def test_what_came_to_nothing_is_given_back_in_full() -> None:
     limits = limited(ManualClock(), Rates(requests_per_s=1, burst=1, tokens_per_min=10))
     for _ in range(100):
-        (await granted(limits, 10)).settle(0, counted=False)
-    (await granted(limits, 10)).settle(0, counted=True)
+        (await granted(limits, 10)).settle(Used(0, counted=False))
+    (await granted(limits, 10)).settle(Used(0))
     assert (await denied(limits, 1)).reason == "rate_limit_requests"
 
 
 async def test_what_was_used_beyond_the_estimate_is_owed() -> None:
     clock = ManualClock()
     limits = limited(clock, Rates(tokens_per_min=60))
-    (await granted(limits, 10)).settle(100, counted=True)
+    (await granted(limits, 10)).settle(Used(100))
     answer = await denied(limits, 10)
     assert answer.retry_after == 50 * SECOND
     assert answer.standing.tokens == Level(60, 0, 100 * SECOND)
@@ -146,7 +156,7 @@ async def test_more_than_a_minute_s_tokens_waits_for_a_full_bucket() -> None:
     limits = limited(clock, Rates(tokens_per_min=60))
     grant = await granted(limits, 5000)
     assert (await denied(limits, 5000)).retry_after == 60 * SECOND
-    grant.settle(90, counted=True)
+    grant.settle(Used(90))
     assert (await denied(limits, 5000)).retry_after == 90 * SECOND
 
 
@@ -176,8 +186,8 @@ async def test_blank_is_unlimited() -> None:
         for _ in range(1000):
             grant = await granted(limits, 10**9)
             assert grant.standing() == Standing()
-            grant.settle(10**9, counted=True)
-    assert not isinstance(await Limits(ManualClock()).reserve("nobody", "", 1), Denied)
+            grant.settle(Used(10**9))
+    assert not isinstance(await Limits(ManualClock(), MONTH).reserve(Ask("r", "nobody")), Denied)
 
 
 async def test_limits_change_live_and_what_was_used_stays_used() -> None:
@@ -191,7 +201,7 @@ async def test_limits_change_live_and_what_was_used_stays_used() -> None:
     await granted(limits, 1100)
     limits.follow(access(Rates(tokens_per_min=600)))
     assert (await denied(limits, 1)).retry_after == SECOND // 10
-    grant.settle(0, counted=False)
+    grant.settle(Used(0, counted=False))
     await granted(limits, 600)
     assert isinstance(grant, Reserved)
     limits.follow(AccessSnapshot())
@@ -218,14 +228,14 @@ async def test_a_bearer_has_limits_of_its_own_and_its_ancestors() -> None:
 
 
 def test_typical_output_is_learned_and_bounded() -> None:
-    typical = TypicalOutput()
-    assert typical.tokens("owner", "chat") == 512
+    typical = Typical(512)
+    assert typical.of("owner", "chat") == 512
     typical.add("owner", "chat", 20)
-    assert typical.tokens("owner", "chat") == 20
+    assert typical.of("owner", "chat") == 20
     for _ in range(500):
         typical.add("owner", "chat", 100)
-    assert typical.tokens("owner", "chat") == 100
-    assert typical.tokens("other", "chat") == 512
+    assert typical.of("owner", "chat") == pytest.approx(100)
+    assert typical.of("other", "chat") == 512
     for index in range(typical.MOST_PAIRS + 50):
         typical.add("owner", f"m{index}", 1)
     assert len(typical._means) == typical.MOST_PAIRS

@@ -2,6 +2,7 @@
 
 import django_stubs_ext
 
+from .api import *  # noqa: F403
 from .apps import *  # noqa: F403
 from .base import *  # noqa: F403
 from .data import *  # noqa: F403

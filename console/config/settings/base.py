@@ -14,8 +14,13 @@ ALLOWED_HOSTS = ENV.names("ALLOWED_HOSTS", ("localhost", "127.0.0.1", "[::1]"))
 
 LANGUAGE_CODE = "en"
 # Only what is translated in full: a page half in one language is worse than one in the other.
-LANGUAGES = [("en", "English")]
-LOCALE_PATHS = [BASE_DIR / "console" / "locale"]
+# Each is named in itself, for those who can't read the page they are on.
+LANGUAGES = [("en", "English"), ("zh-hans", "简体中文")]
+LANGUAGE_COOKIE_HTTPONLY = True
+LANGUAGE_COOKIE_SAMESITE = "Lax"
+# Catalogs are kept as text and compiled at build time.
+LOCALE_SOURCES = BASE_DIR / "console" / "locale"
+LOCALE_PATHS = [BASE_DIR / "build" / "locale"]
 USE_I18N = True
 USE_TZ = True
 TIME_ZONE = "UTC"

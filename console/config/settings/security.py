@@ -19,6 +19,11 @@ LOGIN_URL = "/accounts/login/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/accounts/login/"
 
+# A proxy that ends TLS says so. Without a proxy anybody could say it of their own request, and
+# gain stricter checks and cookies that their own browser keeps for TLS alone.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+# "Secure" is put on every cookie of a request that came over TLS (console/middleware.py): one
+# installation is reached with and without it.
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SAMESITE = "Lax"
 CSRF_COOKIE_HTTPONLY = True

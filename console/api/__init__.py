@@ -1,0 +1,1 @@
+"""REST, for programs: the same services, and the same people's rights, as the pages."""

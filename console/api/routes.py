@@ -1,0 +1,20 @@
+"""The resources of the API, and the scopes that follow from them."""
+
+from . import keys
+from .base import Guarded
+
+# Address and views of each resource.
+ROUTES: list[tuple[str, type[Guarded]]] = [  # type: ignore[type-arg]
+    ("keys", keys.Keys),
+]
+
+
+def scopes_of(role: str) -> list[str]:
+    """Every scope that somebody of this role can give to a token."""
+    found = set()
+    for _address, views in ROUTES:
+        if role in views.read_roles:
+            found.add(f"{views.resource}:read")
+        if role in views.write_roles:
+            found.add(f"{views.resource}:write")
+    return sorted(found)

@@ -1,0 +1,34 @@
+"""How the views describe themselves in OpenAPI."""
+
+from typing import Any
+
+from drf_spectacular.openapi import AutoSchema
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter
+from rest_framework.serializers import Serializer
+
+from .idempotency import HEADER
+
+
+class Schema(AutoSchema):
+    """Operations grouped by resource; each write takes an ``Idempotency-Key``."""
+
+    def get_tags(self) -> list[str]:
+        """The resource's name."""
+        return [getattr(self.view, "resource", "") or "api"]
+
+    def get_override_parameters(
+        self,
+    ) -> list[OpenApiParameter | Serializer[Any] | type[Serializer[Any]]]:
+        """The header, beside what the view itself adds."""
+        held = list(super().get_override_parameters())
+        if self.method in {"POST", "PUT", "PATCH", "DELETE"}:
+            held.append(
+                OpenApiParameter(
+                    HEADER,
+                    OpenApiTypes.STR,
+                    OpenApiParameter.HEADER,
+                    description="Makes a repeated request happen once; kept for 24 hours.",
+                )
+            )
+        return held

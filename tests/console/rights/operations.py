@@ -1,0 +1,5 @@
+"""The operators' pages."""
+
+from .kinds import OPERATIONS, page
+
+RIGHTS = [page("live", "/ops/live/", OPERATIONS)]
