@@ -1,5 +1,41 @@
 """The operators' pages."""
 
-from .kinds import OPERATIONS, page
+from dataclasses import replace
 
-RIGHTS = [page("live", "/ops/live/", OPERATIONS)]
+from scheduler.core.policy import Policy
+from scheduler.services.policy import import_policy, save_version
+from scheduler.services.what_if import ask_what_if
+from tests.console.conftest import People
+
+from .kinds import OPERATIONS, PERSONS, Right, page
+
+
+def change(name: str, path: str, data: dict[str, object], granted: int) -> Right:
+    """A change that operators make, answered with ``granted``."""
+    status = {person: granted if person in OPERATIONS else 403 for person in PERSONS}
+    return Right(name, path, {**status, "stranger": 302}, method="post", data=data)
+
+
+RIGHTS = [
+    page("live", "/ops/live/", OPERATIONS),
+    page("policy", "/ops/policy/", OPERATIONS),
+    page("policy-edit", "/ops/policy/edit/{draft}/", OPERATIONS),
+    page("policy-version", "/ops/policy/{draft}/", OPERATIONS),
+    page("policy-export", "/ops/policy/{draft}/export/", OPERATIONS),
+    page("what-if", "/ops/what-if/{run}/", OPERATIONS),
+    # What is wrong with these stands on the page that comes back.
+    change("policy-edit", "/ops/policy/edit/{draft}/", {"seen": "x"}, 422),
+    change("policy-import", "/ops/policy/import/", {}, 422),
+    change("policy-activate", "/ops/policy/{draft}/activate/", {"reason": ""}, 422),
+    change("policy-what-if", "/ops/policy/{draft}/what-if/", {"traffic": "none"}, 422),
+    change("policy-canary", "/ops/policy/{draft}/canary/", {"reason": ""}, 422),
+    change("canary-end", "/ops/canary/0/end/", {}, 404),
+]
+
+
+def objects(people: People) -> dict[str, object]:
+    """An active policy, a draft, and a run of it that nobody has begun."""
+    import_policy(Policy(), active=True, author=people.operator, reason="first")
+    draft = save_version(replace(Policy(), tick_ms=21), author=people.operator, reason="second")
+    run = ask_what_if(draft, actor=people.operator, scenario="replica-loss")
+    return {"draft": draft.version, "run": run.pk}
