@@ -19,7 +19,10 @@ MOST_BUSINESSES = 2_000
 
 
 class _Bare(forms.Form):
+    """Several of these stand on one page: their inputs' ids must differ."""
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
+        kwargs.setdefault("auto_id", f"{type(self).__name__.lower()}_%s")
         super().__init__(*args, **kwargs)
         self.helper = FormHelper()
         self.helper.form_tag = False

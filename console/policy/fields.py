@@ -81,7 +81,7 @@ def choices_of(spec: Spec, pools: Sequence[str]) -> list[tuple[str, str]]:
     if spec.kind is Kind.FLAG:
         return [("", _("both")), (YES, _("yes")), (NO, _("no"))]
     words = [(word, word) for word in spec.choices]
-    return [("", _("any")), *words] if spec.optional else words
+    return [("", _("any")), *words] if words and spec.optional else words
 
 
 def texts_of(spec: Spec, value: object) -> list[str]:

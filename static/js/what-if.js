@@ -4,7 +4,7 @@ import { duration } from "./format.js";
 
 const LANES = ["P0", "P1", "P2"];
 const DASHES = [[], [6, 3], [2, 3]];
-const HEIGHT = 220;
+const HEIGHT = 180;
 
 const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 

@@ -76,6 +76,8 @@ def test_every_field_of_the_schema_is_on_the_form_with_its_help_and_unit() -> No
     names |= {f"scheduler.{field.path}" for row in form.rows[:2] for field in row.fields}
     wanted = {path for path, _spec, _value in leaves(ODD)} - {"scheduler.classification.mapping"}
     assert names == wanted
+    # An input that only offers what it was given would be no input.
+    assert form._fields["queues.P2.latency_budget_ms"].choices == []
     assert all(field.help for field in form._fields.values())
     assert form._fields["queues.P0.queue_timeout_ms"].unit == "ms"
     assert form._fields["queues.P0.min_bandwidth"].unit == "%"
