@@ -22,12 +22,14 @@ SILENT_THRESHOLD = 2
 
 @dataclass(slots=True)
 class Watch:
-    """One replica under watch. ``ready`` None: not yet probed."""
+    """One replica under watch. ``ready`` None: not yet probed; ``tripped``: a request could not
+    reach it, and no probe has since."""
 
     facts: ReplicaFacts
     pool: PoolFacts
     generation: int
     ready: bool | None = None
+    tripped: bool = False
     silent: int = 0
     now: asyncio.Event = field(default_factory=asyncio.Event)
     judged: asyncio.Event = field(default_factory=asyncio.Event)
@@ -84,7 +86,7 @@ class Health:
         """A request could not reach the replica: take its word and probe at once."""
         watch = self.watches.get(name)
         if watch is not None and watch.ready:
-            watch.ready = False
+            watch.ready, watch.tripped = False, True
             self._seen(name, watch.state)
             watch.now.set()
 
@@ -145,6 +147,7 @@ class Health:
         if well is None and watch.ready and watch.silent < SILENT_THRESHOLD:
             return
         ready = bool(well)
+        watch.tripped = watch.tripped and not ready
         if watch.ready is not ready:
             watch.ready = ready
             self._report(watch)

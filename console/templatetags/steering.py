@@ -1,6 +1,6 @@
 """How states, shares and verdicts of the operators' pages read."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from django import template
 from django.utils import formats
@@ -83,3 +83,40 @@ def because(found: Mapping[str, object]) -> str:
 
 def _number(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) else None
+
+
+DECISIONS = {
+    "dispatch": _lazy("Started"),
+    "refuse": _lazy("Refused"),
+    "preempt": _lazy("Paused for a more urgent one"),
+    "promote": _lazy("Promoted"),
+    "outcome": _lazy("Outcome of a pause"),
+    "replica": _lazy("Replica"),
+}
+
+
+@register.filter
+def decision(kind: str) -> str:
+    """A kind of decision in words."""
+    return str(DECISIONS.get(kind, kind))
+
+
+@register.filter
+def details(held: Mapping[str, object]) -> list[tuple[str, str]]:
+    """Names and values on one line each, without those that are empty; what is inside is told
+    by its path."""
+    return [(name, text) for name, text in _details("", held) if text]
+
+
+def _details(path: str, value: object) -> Iterator[tuple[str, str]]:
+    if isinstance(value, Mapping) and value:
+        for name, inner in value.items():
+            yield from _details(f"{path}.{name}" if path else str(name), inner)
+    elif isinstance(value, list):
+        yield path, ", ".join(_plain(item) for item in value)
+    elif path:
+        yield path, "" if value is None or value == {} else str(value)
+
+
+def _plain(item: object) -> str:
+    return " ".join(str(part) for part in item) if isinstance(item, list) else str(item)

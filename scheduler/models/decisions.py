@@ -44,6 +44,7 @@ class DecisionLog(models.Model):
             models.Index(fields=["request"], name="decision_request"),
             models.Index(fields=["other"], name="decision_other", condition=~models.Q(other="")),
             models.Index(fields=["-at"], name="decision_at"),
+            models.Index(fields=["kind", "-at"], name="decision_kind"),
         ]
 
     def __str__(self) -> str:

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from scheduler.core.policy import Policy
+from scheduler.models import Pool, Replica
 from scheduler.services.policy import import_policy, save_version
 from scheduler.services.what_if import ask_what_if
 from tests.console.conftest import People
@@ -30,6 +31,24 @@ RIGHTS = [
     change("policy-what-if", "/ops/policy/{draft}/what-if/", {"traffic": "none"}, 422),
     change("policy-canary", "/ops/policy/{draft}/canary/", {"reason": ""}, 422),
     change("canary-end", "/ops/canary/0/end/", {}, 404),
+    page("fleet", "/ops/fleet/", OPERATIONS),
+    page("replica-new", "/ops/fleet/replicas/new/", OPERATIONS),
+    page("replica", "/ops/fleet/replicas/{replica}/", OPERATIONS),
+    page("pool-new", "/ops/fleet/pools/new/", OPERATIONS),
+    page("pool", "/ops/fleet/pools/{pool}/", OPERATIONS),
+    change("replica-new", "/ops/fleet/replicas/new/", {"name": ""}, 422),
+    change("replica", "/ops/fleet/replicas/{replica}/", {"slots": "none"}, 422),
+    change("pool-new", "/ops/fleet/pools/new/", {"name": ""}, 422),
+    change("pool", "/ops/fleet/pools/{pool}/", {"lanes": "P7"}, 422),
+    change("replica-step", "/ops/fleet/replicas/{replica}/drain/", {}, 302),
+    change("pool-remove", "/ops/fleet/pools/{pool}/remove/", {}, 302),
+    page("businesses", "/ops/businesses/", OPERATIONS),
+    page("business", "/ops/businesses/alpha/", OPERATIONS),
+    change("business-change", "/ops/businesses/alpha/profile/", {"grade": "none"}, 422),
+    change("business-suspend", "/ops/businesses/alpha/suspend/", {"reason": ""}, 422),
+    change("quota-decide", "/ops/businesses/requests/0/", {}, 404),
+    page("decisions", "/ops/decisions/", OPERATIONS),
+    page("audit", "/audit/", OPERATIONS),
 ]
 
 
@@ -38,4 +57,8 @@ def objects(people: People) -> dict[str, object]:
     import_policy(Policy(), active=True, author=people.operator, reason="first")
     draft = save_version(replace(Policy(), tick_ms=21), author=people.operator, reason="second")
     run = ask_what_if(draft, actor=people.operator, scenario="replica-loss")
-    return {"draft": draft.version, "run": run.pk}
+    pool = Pool.objects.create(name="pool", lanes=["P1"])
+    replica = Replica.objects.create(
+        name="card", url="http://127.0.0.1:1", engine="vllm", pool=pool, models={"m": "m"}
+    )
+    return {"draft": draft.version, "run": run.pk, "pool": pool.pk, "replica": replica.pk}
