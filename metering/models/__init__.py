@@ -5,6 +5,7 @@ from .bills import Bill, BillArchive, BillLine, CreditNote, NumberSeries
 from .budget import AlertDelivery, AlertTarget, BudgetAlert, GpuHour, ReconciliationReport
 from .business import Business, Grade, Lane, Membership, Quota, Realtime
 from .credentials import CredentialQuota, SigningKey, TierCredential
+from .grades import GradeRequest
 from .keys import ApiKey
 from .prices import ModelPrice, PriceBook
 from .quotas import KeyQuota, QuotaRequest
@@ -41,6 +42,7 @@ __all__ = [
     "Figures",
     "GpuHour",
     "Grade",
+    "GradeRequest",
     "KeyQuota",
     "Lane",
     "LateUsage",

@@ -76,11 +76,12 @@ class ChangeVersion(models.Model):
     """
 
     class Topic(models.TextChoices):
-        """What changed: who may call, where it runs, or by which rules."""
+        """What changed: who may call, where it runs, by which rules, or how the books stand."""
 
         ACCESS = "access"
         FLEET = "fleet"
         POLICY = "policy"
+        BOOKS = "books"
 
     topic = models.CharField(primary_key=True, max_length=16, choices=Topic.choices)
     version = models.PositiveBigIntegerField(default=0)

@@ -9,7 +9,7 @@ from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
-from kombu.exceptions import OperationalError
+from kombu.exceptions import ChannelError, OperationalError
 
 from metering.core.periods import first_of
 from metering.errors import BillingRequestError
@@ -67,7 +67,7 @@ def drop_old_archives() -> int:
 def _start() -> None:
     try:
         current_app.send_task(TASK)
-    except (OperationalError, OSError):
+    except (OperationalError, ChannelError, OSError):
         # Workers look for waiting archives each minute anyway.
         return
 
