@@ -8,7 +8,7 @@ from scheduler.services.policy import import_policy, save_version
 from scheduler.services.what_if import ask_what_if
 from tests.console.conftest import People
 
-from .kinds import OPERATIONS, PERSONS, Right, page
+from .kinds import OPERATIONS, PERSONS, Right, api_write, page
 
 
 def change(name: str, path: str, data: dict[str, object], granted: int) -> Right:
@@ -47,6 +47,19 @@ RIGHTS = [
     change("business-change", "/ops/businesses/alpha/profile/", {"grade": "none"}, 422),
     change("business-suspend", "/ops/businesses/alpha/suspend/", {"reason": ""}, 422),
     change("quota-decide", "/ops/businesses/requests/0/", {}, 404),
+    api_write(
+        "api-policies-list",
+        "/api/v1/policies/",
+        {"document": {"scheduler": {"tick_ms": 30}}, "reason": "try"},
+        roles=OPERATIONS,
+        granted=201,
+    ),
+    api_write(
+        "api-policies-activate",
+        "/api/v1/policies/{draft}/activate/",
+        {"reason": "try"},
+        roles=OPERATIONS,
+    ),
     page("decisions", "/ops/decisions/", OPERATIONS),
     page("audit", "/audit/", OPERATIONS),
 ]

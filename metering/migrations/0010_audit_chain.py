@@ -42,7 +42,7 @@ DROP FUNCTION fairlane_audit_appends;
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("metering", "0008_quota_and_bills"),
+        ("metering", "0009_grade_requests"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 
