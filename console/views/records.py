@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+from django.conf import settings
 from django.db.models import Q
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -10,6 +11,7 @@ from django.views.decorators.http import require_safe
 
 from console.access import LIVE_ROLES, role_required
 from metering.models import AuditBatch, AuditEntry, UsageRecord
+from metering.selectors.charges import charge_of
 from scheduler.models import DecisionLog
 from scheduler.selectors.decisions import story
 
@@ -26,8 +28,11 @@ def decisions(request: HttpRequest) -> HttpResponse:
     context: dict[str, Any] = {"asked": asked, "kinds": TOLD}
     if REQUEST.fullmatch(asked):
         context["steps"] = story(asked)
-        context["usage"] = UsageRecord.objects.filter(pk=asked).first()
-        context["found"] = bool(context["steps"]) or context["usage"] is not None
+        usage = UsageRecord.objects.filter(pk=asked).first()
+        context["usage"] = usage
+        context["charge"] = None if usage is None else charge_of(usage)
+        context["currency"] = settings.BILLING_CURRENCY
+        context["found"] = bool(context["steps"]) or usage is not None
     elif asked:
         context["no_id"] = True
     else:

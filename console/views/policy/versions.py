@@ -12,6 +12,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.access import LIVE_ROLES, role_required, signed_in
 from console.forms.policy import CanaryForm, ImportForm, ReasonForm, WhatIfForm
 from scheduler.core.policy import PolicyError, from_document, is_per_request
+from scheduler.level_table import GRADES, WEIGHTS, level_table
 from scheduler.models import Canary, PolicyVersion, WhatIf
 from scheduler.policy_file import dump, parse
 from scheduler.selectors.policy import closed_pools, missing_pools
@@ -86,7 +87,12 @@ def show_version(
         context["warnings"] = [
             str(problem) for problem in (*missing_pools(policy), *closed_pools(policy))
         ]
-        context["readable"] = True
+        context |= {
+            "readable": True,
+            "levels": level_table(policy),
+            "grades": GRADES,
+            "weights": WEIGHTS,
+        }
     return render(request, "console/policy/version.html", context, status=status)
 
 
