@@ -21,7 +21,7 @@ from .wrk import run, write_script
 
 # How many watch, and what must be left of the requests per second.
 CROWDS = {10: 0.95, 500: 0.90}
-LEAST_PAIRS = 4
+LEAST_PAIRS = 6
 CONNECTIONS = 32
 WARM_S, RATE_S = 3, 4
 JOIN_S = 60.0
