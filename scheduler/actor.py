@@ -18,7 +18,16 @@ from metering.core.gpu import GpuMeter
 
 from .calls import Call, Placed, Refusal
 from .core import events
-from .core.decisions import Decision, Dispatch, Preempt, Promote, Reject, WakeAt
+from .core.decisions import (
+    Decision,
+    Dispatch,
+    Notice,
+    Preempt,
+    Promote,
+    Reject,
+    Scale,
+    WakeAt,
+)
 from .core.events import Event, Fault
 from .core.fleet import FleetSnapshot
 from .core.policy import Policy
@@ -43,6 +52,7 @@ class Scheduler:
         self.state = State()
         self.calls: dict[str, Call] = {}
         self.on_trip: Callable[[str], None] = lambda name: None
+        self.on_scale: Callable[[Scale], None] = lambda scale: None
         self._clock = clock
         self._inbox: deque[Event] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -89,7 +99,9 @@ class Scheduler:
         if call.replica is None:
             self.post(events.Cancelled(call.ticket.id))
         else:
-            self.post(events.Finished(call.ticket.id, call.attempt, call.prompt, call.output))
+            self.post(
+                events.Finished(call.ticket.id, call.attempt, call.prompt, call.output, call.broken)
+            )
         return call.gpu_seconds
 
     # What the rest of the process calls.
@@ -119,6 +131,17 @@ class Scheduler:
         for name in self._fleet.keys() - fleet.replicas.keys():
             del self._fleet[name]
             self.post(events.ReplicaRemoved(name))
+
+    def is_up(self, name: str, generation: int) -> bool:
+        """Whether what runs on this process of a replica may be expected to go on: not when its
+        probes fail, or another process has taken its place. One that left the fleet is up."""
+        found = self.state.replicas.get(name)
+        return found is None or (found.ready and found.generation == generation)
+
+    def running_on(self, name: str) -> int:
+        """How many requests hold a slot of the replica, by our own count."""
+        found = self.state.replicas.get(name)
+        return found.running if found is not None else 0
 
     def post(self, event: Event) -> None:
         """Step an event, at once or behind those that are being stepped."""
@@ -164,6 +187,11 @@ class Scheduler:
             self._preempt(decision, now)
         elif isinstance(decision, Promote):
             self._promote(decision, now)
+        elif isinstance(decision, Notice):
+            self._notice(decision, now)
+        elif isinstance(decision, Scale):
+            self._note(self.stats.scaled, decision)
+            self.on_scale(decision)
         else:
             self._note(self.stats.tripped, decision.replica, now)
             self.on_trip(decision.replica)
@@ -177,9 +205,7 @@ class Scheduler:
         meter = self._meter(decision.replica, decision.generation, replica.facts.gpus)
         call.meter, call.mark = meter, meter.join(now)
         self._note(self.stats.dispatched, call.ticket, decision, now)
-        budget_ms = self.state.policy.queue(call.ticket.lane).latency_budget_ms
-        budget = None if budget_ms is None else round(budget_ms * 1e6)
-        self._note(self._recorder.dispatched, call, decision, budget, now)
+        self._note(self._recorder.dispatched, call, decision, now)
         call.resolve(
             Placed(replica.facts, decision.attempt, decision.generation, decision.waited, now)
         )
@@ -226,6 +252,11 @@ class Scheduler:
         log.warning(promote_line(decision.request, call.ticket.lane))
         self._note(self.stats.promoted, call, decision, now)
         self._note(self._recorder.promoted, call, decision, now)
+
+    def _notice(self, notice: Notice, now: int) -> None:
+        log.warning("%s %s: %s", notice.name, notice.kind.value, notice.cause)
+        self._note(self.stats.noticed, notice, now)
+        self._note(self._recorder.noticed, notice, now)
 
     def _note(self, tell: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell who only looks on. A fault of theirs must cost nobody a slot or an answer."""

@@ -48,6 +48,7 @@ class Call:
         "_future",
         "_scheduler",
         "attempt",
+        "broken",
         "displaced",
         "generation",
         "gpu_seconds",
@@ -81,6 +82,8 @@ class Call:
         self.paused_for: list[str] = []
         self.displaced = ""
         self.prompt = self.output = 0
+        # Whether its last attempt broke off in the replica's hands, with nothing to be saved.
+        self.broken = False
         self._scheduler = scheduler
         self._future: asyncio.Future[Placed | Refusal] = asyncio.Future()
 

@@ -14,6 +14,7 @@ from .canary import Tally, Trial
 from .core.fleet import FleetSnapshot
 from .core.policy import Policy
 from .decision_log.row import DecisionRow
+from .scaling.cards import Card
 
 
 class Clock(Protocol):
@@ -211,6 +212,34 @@ class SpendingSource(Protocol):
     ) -> Spent:
         """By requests received from ``since`` on and finished before ``before`` (ns), for these
         businesses and keys; may block. Raises OSError when it cannot be had."""
+        ...
+
+
+class Scaler(Protocol):
+    """Puts idle cards to use and takes them out again. Lives on one event loop; nothing here
+    waits: what was begun shows in ``cards``, of which ``changed`` is told each time."""
+
+    def attach(self, changed: Callable[[], None], running: Callable[[str], int]) -> None:
+        """Whom to tell of changes, and who knows how many requests run on a replica. Called
+        once, before anything else."""
+        ...
+
+    def cards(self) -> Sequence[Card]:
+        """All cards there are, and where each is on its way."""
+        ...
+
+    def start(self, pool: str, count: int, model: str = "") -> int:
+        """Put up to ``count`` cards of the pool to use, those that are still draining first;
+        with ``model`` only such as serve it. Returns how many that is, 0 where none is idle."""
+        ...
+
+    def drain(self, replica: str) -> bool:
+        """Give the replica no more work, and stop it when what runs there has ended. False for
+        one that was not started here or is on its way already."""
+        ...
+
+    async def close(self) -> None:
+        """End all that was started."""
         ...
 
 

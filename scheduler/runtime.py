@@ -11,6 +11,7 @@ from channels.layers import BaseChannelLayer
 from .actor import Scheduler
 from .budgets import Budgets
 from .canary.reporter import Reporter
+from .core.decisions import Scale
 from .core.fleet import FleetSnapshot
 from .decision_log.row import DecisionRow
 from .escalations import Escalations
@@ -27,12 +28,16 @@ from .ports import (
     DecisionSink,
     FleetSource,
     PolicySource,
+    Scaler,
     SpendingSource,
     UsageSink,
 )
 from .probes import Probes
 from .publisher import Publisher
+from .scaling import with_cards
+from .scaling.follow import carry_out
 from .stats import Stats
+from .warmup import WarmUp
 from .worker import Worker
 
 log = logging.getLogger(__name__)
@@ -56,6 +61,7 @@ class Runtime:
         spending: SpendingSource,
         audit: AuditSink,
         decisions: DecisionSink,
+        scaler: Scaler,
         layer: BaseChannelLayer,
         pepper: bytes,
         max_body: int,
@@ -66,6 +72,8 @@ class Runtime:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
         self._clock = clock
+        self._known_fleet = FleetSnapshot()
+        self.scaler = scaler
         self.stats = Stats(Metrics())
         self.scheduler = Scheduler(clock, self.stats, decisions)
         self._limiter = Limits(clock, spending.month)
@@ -83,16 +91,38 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self.health = Health(self.scheduler.set_replica, self._seen, allowed=url_allowed)
-        self.scheduler.on_trip = self.health.suspect
+        self.health = self._health(url_allowed)
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
-        self.gateway.before_metrics = self._publisher.gauges
         self._canary = Reporter(self.gateway.rules, policy)
         self._worker = Worker(layer, self.reload)
         self._tasks: list[asyncio.Task[None]] = []
         self._loaded: set[str] = set()
         self._all_loaded, self._reloading = asyncio.Event(), asyncio.Lock()
+        self._connect()
+
+    def _connect(self) -> None:
+        """Who tells whom."""
+        self.scheduler.on_trip = self.health.suspect
+        self.scheduler.on_scale = self._scale
+        self.scaler.attach(self._follow, self.scheduler.running_on)
+        self.gateway.before_metrics = self._publisher.gauges
+
+    def _health(self, allowed: Callable[[str], bool]) -> Health:
+        return Health(
+            self.scheduler.set_replica,
+            self._seen,
+            allowed=allowed,
+            warm=WarmUp(
+                self.gateway.upstream,
+                lambda: self.gateway.fleet.models,
+                lambda: self.gateway.policy.failover,
+            ),
+        )
+
+    def _scale(self, scale: Scale) -> None:
+        ready = {name for name, r in self.scheduler.state.replicas.items() if r.serving()}
+        carry_out(self.scaler, scale, ready)
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
@@ -121,6 +151,7 @@ class Runtime:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        await self.scaler.close()
         await self.health.close()
         await self.probes.close()
         await self._escalations.flush()
@@ -142,12 +173,17 @@ class Runtime:
             self.scheduler.set_access(gateway.access)
             await self._budgets.follow(gateway.access)
         elif topic == "fleet":
-            self._follow(await asyncio.to_thread(self._fleet.fleet))
+            self._known_fleet = await asyncio.to_thread(self._fleet.fleet)
+            self._follow()
         elif topic == "policy":
             version, policy = await asyncio.to_thread(self._policy.policy)
             gateway.rules.follow(version, policy, await asyncio.to_thread(self._policy.trial))
             self.probes.policy = policy.placement
+            self.health.policy = policy
             self.scheduler.set_policy(policy)
+            if topic not in self._loaded:
+                self._loaded.add(topic)
+                self._follow()
         self._loaded.add(topic)
         if self._loaded >= TOPICS:
             self._all_loaded.set()
@@ -157,9 +193,12 @@ class Runtime:
         self.stats.replica_state(replica, state, now)
         self._decisions.append(DecisionRow(now, "replica", "", replica=replica, reason=state))
 
-    def _follow(self, fleet: FleetSnapshot) -> None:
-        self.gateway.fleet = fleet
+    def _follow(self) -> None:
+        """The fleet as it was read, and the cards in use beside it."""
+        fleet = self.gateway.fleet = with_cards(self._known_fleet, self.scaler.cards())
         self._limiter.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
+        if "policy" not in self._loaded:
+            return  # by whose rules replicas are judged
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)

@@ -24,8 +24,9 @@ from scheduler.canary import Tally, Trial
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
-from scheduler.ports import Spent
+from scheduler.ports import Scaler, Spent
 from scheduler.runtime import Runtime
+from scheduler.scaling import LocalProcesses, NoScaler
 from scheduler.selectors.canary import load_trial
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy
@@ -141,6 +142,13 @@ def url_allowed(url: str) -> bool:
     return True
 
 
+def scaler() -> Scaler:
+    """The driver of idle cards: processes of this machine where a file names some."""
+    if not settings.FAIRLANE_CARDS:
+        return NoScaler()
+    return LocalProcesses(settings.FAIRLANE_CARDS, logs=settings.FAIRLANE_DATA_DIR / "logs")
+
+
 @lru_cache(maxsize=1)
 def runtime() -> Runtime:
     """The process's scheduler and gateway, made when first asked for."""
@@ -157,6 +165,7 @@ def runtime() -> Runtime:
         spending=Spending(settings.BILLING_TZ),
         audit=Audit(),
         decisions=DecisionWriter(),
+        scaler=scaler(),
         layer=layer,
         pepper=settings.FAIRLANE_KEY_PEPPER,
         max_body=settings.FAIRLANE_MAX_BODY_BYTES,

@@ -1,9 +1,9 @@
 """A request as the scheduler sees it: who, how urgent, how big. No text, no money."""
 
-from dataclasses import dataclass
 from enum import Enum
 
 from .policy import Order
+from .record import record
 
 
 class Resume(Enum):
@@ -14,7 +14,11 @@ class Resume(Enum):
     CONTINUE = "continue"  # it may be paused, and go on from what it has produced
 
 
-@dataclass(frozen=True, slots=True)
+# Looked up at every turn, and an enum's attributes are slow.
+NEVER, _, CONTINUE = Resume
+
+
+@record
 class Ticket:
     """One request that asks for a slot.
 
@@ -35,7 +39,7 @@ class Ticket:
     prompt: int = 0
     output: int = 0
     budget: int | None = None
-    resume: Resume = Resume.NEVER
+    resume: Resume = NEVER
     session: str = ""
     order: Order | None = None
     patience: int | None = None

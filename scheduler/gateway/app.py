@@ -15,7 +15,7 @@ from metering.core.facts import AccessSnapshot
 from metering.core.usage import UsageRow
 from scheduler.actor import Scheduler
 from scheduler.core.fleet import FleetSnapshot
-from scheduler.core.policy import Policy
+from scheduler.core.policy import Failover, Policy
 from scheduler.escalations import Escalations
 from scheduler.limits import Typical
 from scheduler.ports import Clock, Limiter, UsageSink
@@ -163,7 +163,7 @@ class Gateway:
         """Readiness off; what waits for a slot is told to come back."""
         self.stopping = True
         for exchange in list(self.exchanges):
-            if exchange.call is None or exchange.call.replica is None:
+            if exchange.queued:
                 exchange.interrupt("shutting_down")
 
     def _authenticate(self, incoming: Incoming, now: int) -> Caller:
@@ -207,12 +207,18 @@ class Gateway:
                 exchange.watch()
                 if exchange.waits:
                     self._keep_alive(exchange, now)
-                attempt, call = exchange.attempt, exchange.call
-                if attempt is not None and call is not None and call.replica is not None:
-                    limits = exchange.ruling.policy.failover
-                    limit = limits.idle_ms if attempt.answering else limits.first_byte_ms
-                    if now - attempt.touched > limit / 1000:
-                        exchange.interrupt(GONE if exchange.reply.sending else "upstream_timeout")
+                self._mind_silence(exchange, now, exchange.ruling.policy.failover)
+
+    @staticmethod
+    def _mind_silence(exchange: Exchange, now: float, limits: Failover) -> None:
+        attempts = exchange.attempts
+        unheard = "" if attempts is None else attempts.unheard(now, limits)
+        if attempts is None or not unheard:
+            return
+        if unheard == "caller":
+            exchange.interrupt(GONE)
+        elif not attempts.abandon(gone=unheard == "gone") and unheard == "replica":
+            exchange.interrupt("upstream_timeout")
 
     def _keep_alive(self, exchange: Exchange, now: float) -> None:
         reply, policy = exchange.reply, exchange.ruling.policy

@@ -61,6 +61,7 @@ MESSAGES = {
     "budget_exhausted": "This month's budget is spent.",
     "queue_full": "The queue is full.",
     "queue_timeout": "The request waited longer than its lane allows.",
+    "latency_budget_unreachable": "The answer could not begin within its latency budget.",
     "no_capacity": "No replica that serves this model is available.",
     "tenant_suspended": "This business is suspended.",
     "shutting_down": "The gateway is shutting down.",

@@ -14,6 +14,9 @@ from .errors import GatewayError
 
 LINGER_S = 5.0
 MOST_CLIENT_ID = 128
+MS = 1_000_000
+# Up to eleven days.
+MILLIS = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
 TRACEPARENT = re.compile(r"[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
@@ -26,6 +29,8 @@ class Incoming(msgspec.Struct):
     biz_tag: str = ""
     claim: Claim = Claim()
     realtime: str | None = None
+    # ns; None: not said, 0: what was said is no time.
+    latency_budget: int | None = None
     request_id: str = ""
     content_type: str = ""
     content_encoding: str = ""
@@ -89,6 +94,11 @@ def _realtime(found: Incoming, value: str) -> None:
     found.realtime = value.lower()
 
 
+def _latency_budget(found: Incoming, value: str) -> None:
+    given = round(float(value) * MS) if MILLIS.fullmatch(value) else 0
+    found.latency_budget = max(given, found.latency_budget or 0)
+
+
 def _request_id(found: Incoming, value: str) -> None:
     if value.isprintable() and value.isascii():
         found.request_id = value[:MOST_CLIENT_ID]
@@ -123,6 +133,7 @@ OWN = {
     b"biz-tag": _biz_tag,
     b"priority": _claim,
     b"realtime": _realtime,
+    b"latency-budget-ms": _latency_budget,
     b"request-id": _request_id,
 }
 SETTERS = {**PLAIN, **OWN, **{b"x-" + name: setter for name, setter in OWN.items()}}

@@ -18,6 +18,7 @@ class DecisionLog(models.Model):
         PREEMPT = "preempt"
         PROMOTE = "promote"
         OUTCOME = "outcome"
+        NOTICE = "notice"
         # A replica was found in a state, which is the reason; about no request.
         REPLICA = "replica"
 

@@ -21,7 +21,8 @@ from scheduler.core.ticket import Resume, Ticket
 
 from .recording import Asked, Fit, Recording
 
-SECOND = 1_000_000_000
+MS = 1_000_000
+SECOND = 1000 * MS
 NEVER = 1 << 63
 # From being told to stop until the slot is free.
 STOP_NS = 5_000_000
@@ -78,6 +79,7 @@ class Replay:
         self._fit = fitted
         self._fleet = fleet
         self._policy = policy
+        self._businesses = businesses
         self._level = level
         self.now = recording.requests[0].arrived if recording.requests else recording.begin
         self._state = State(policy=policy, now=self.now)
@@ -169,9 +171,19 @@ class Replay:
             self.now,
             asked.prompt if generative else 0,
             0,
-            resume=Resume.CONTINUE if asked.continues else Resume.RESTART,
+            self._budget(asked, told.lane),
+            Resume.CONTINUE if asked.continues else Resume.RESTART,
         )
         self._step(events.Arrived(ticket))
+
+    def _budget(self, asked: Asked, lane: int) -> int | None:
+        """As the gateway gives it (gateway/admission.py), but for a caller's own, which no row
+        has."""
+        facts = self._businesses.get(asked.business)
+        millis = None if facts is None else facts.latency_budget_ms
+        if millis is None or lane > self._policy.lane_of(asked.base):
+            millis = self._policy.queue(lane).latency_budget_ms
+        return None if millis is None else millis * MS
 
     def _step(self, event: events.Event) -> None:
         for decision in step(self._state, event, self.now):

@@ -18,7 +18,9 @@ from metering.core.usage import UsageRow
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
+from scheduler.ports import Scaler
 from scheduler.runtime import Runtime
+from scheduler.scaling import NoScaler
 from scheduler.testing import (
     ManualClock,
     Memory,
@@ -210,8 +212,11 @@ def replica(
     )
 
 
-def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
-    """Three businesses, one a lane (P1 is the default key's), one model, the replicas."""
+def furnished(
+    *replicas: ReplicaFacts, policy: Policy | None = None, warm_up: bool = False
+) -> Memory:
+    """Three businesses, one a lane (P1 is the default key's), one model, the replicas. These
+    get no request but the test's own unless they are to be warmed up."""
     memory = Memory()
     owner = BusinessFacts("owner", grade="premium", ceiling=1, tags=frozenset({"team-a"}))
     memory.business(owner, KEY)
@@ -223,8 +228,9 @@ def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
     memory.model(ModelFacts("chat"))
     for facts in replicas:
         memory.replica(facts)
-    if policy is not None:
-        memory.rules = policy
+    rules = policy or Policy()
+    cold_start = replace(rules.cold_start, warm_before_p0=warm_up)
+    memory.rules = replace(rules, cold_start=cold_start)
     return memory
 
 
@@ -267,6 +273,7 @@ async def gate(
     composed: Callable[[Runtime], App] = alone,
     clock: ManualClock | None = None,
     spending: MemorySpending | None = None,
+    scaler: Scaler | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
 
@@ -285,6 +292,7 @@ async def gate(
         spending=spending,
         audit=audit,
         decisions=decisions,
+        scaler=scaler or NoScaler(),
         layer=InMemoryChannelLayer(),
         pepper=memory.pepper,
         max_body=max_body,

@@ -44,7 +44,8 @@ class Bench:
         found = classify(
             BusinessFacts("eval", grade="basic", ceiling=0), ModelFacts("chat"), Policy(), ceiling=0
         )
-        ticket = Ticket(name, "eval", "chat", lane, (0, 3, 7)[lane], self.clock.time)
+        level = (0, 3, 7)[lane]
+        ticket = Ticket(name, "eval", "chat", lane, level, self.clock.time, budget=1000 * MS)
         return Call(ticket, self._scheduler, Why(found, "P2"))
 
     def dispatch(
@@ -52,7 +53,7 @@ class Bench:
     ) -> None:
         call.attempt += 1
         decision = Dispatch(call.ticket.id, call.attempt, "card-1", 1, waited, False, scores)
-        self.recorder.dispatched(call, decision, 1000 * MS, self.clock.now())
+        self.recorder.dispatched(call, decision, self.clock.now())
 
     @property
     def last(self) -> DecisionRow:
