@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import core, gateway, live, metering, resume
+from . import core, gateway, live, metering, pages, resume
 from .machine import BenchError, Cores, cores, require_programs
 from .report import Part
 
@@ -17,7 +17,10 @@ SECTIONS: dict[str, Callable[[int, Cores], Part]] = {
     "metering": metering.measure,
     "resume": resume.measure,
     "core": core.measure,
+    "pages": pages.measure,
 }
+# These run on Python and the project alone.
+PLAIN = {"core", "pages"}
 
 
 def main() -> int:
@@ -42,7 +45,7 @@ def main() -> int:
 def run(sections: list[str], rounds: int) -> Part:
     """The sections' figures in one document, as bench.json has them."""
     places = cores()
-    if sections != ["core"]:
+    if not PLAIN.issuperset(sections):
         require_programs()
     if places.shared:
         sys.stderr.write("bench: there is one core only: load and gateway share it\n")

@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
 from typing import Concatenate, ParamSpec
+from uuid import UUID
 
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 
 from console.models import User
-from metering.models import ApiKey, Business, Membership
+from metering.models import ApiKey, Business, Membership, TierCredential
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
@@ -95,3 +96,21 @@ def key_to_change(request: HttpRequest, pk: int) -> ApiKey:
         raise Http404
     business_to_change(request, key.business.name)
     return key
+
+
+def credential_to_change(request: HttpRequest, jti: UUID) -> TierCredential:
+    """The credential, for an owner of its business: 404 and 403 as for a key."""
+    row = TierCredential.objects.filter(jti=jti).select_related("business", "parent").first()
+    if row is None:
+        raise Http404
+    business_to_change(request, row.business.name)
+    return row
+
+
+def member_to_change(request: HttpRequest, pk: int) -> Membership:
+    """The membership, for an owner of its business: 404 and 403 as for a key."""
+    row = Membership.objects.filter(pk=pk).select_related("business", "user").first()
+    if row is None:
+        raise Http404
+    business_to_change(request, row.business.name)
+    return row

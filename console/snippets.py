@@ -27,6 +27,14 @@ def example_model(business: Business) -> str | None:
     return chat or models.values_list("name", flat=True).first()
 
 
+def models_of(business: Business) -> list[str]:
+    """Public names of the models that the business may use, those of the fleet that it has."""
+    models = ModelDeployment.objects.all()
+    if business.models is not None:
+        models = models.filter(name__in=business.models)
+    return list(models.values_list("name", flat=True))
+
+
 def snippets_for(secret: str, base_url: str, model: str | None) -> list[Snippet]:
     """Commands that work as pasted: ``base_url`` ends in ``/v1``."""
     name = model or "MODEL"

@@ -3,7 +3,9 @@
     RefusedError
      ├── BillingRequestError
      ├── CredentialRequestError
+     ├── GradeRequestError
      ├── KeyRequestError
+     ├── MemberRequestError
      └── QuotaRequestError
 
 Each kind says once, as class attributes, which code and status it has wherever it surfaces.
@@ -46,3 +48,15 @@ class BillingRequestError(RefusedError):
     """Prices, a settlement, a month close, a credit note or an alert that cannot be as asked."""
 
     code = "invalid_billing_request"
+
+
+class GradeRequestError(RefusedError):
+    """A grade that cannot be asked for or decided as wanted."""
+
+    code = "invalid_grade_request"
+
+
+class MemberRequestError(RefusedError):
+    """A membership that cannot be changed as asked."""
+
+    code = "invalid_member_request"

@@ -7,6 +7,7 @@ from rest_framework import exceptions, status
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
+from console.refusals import said, translated
 from metering.errors import RefusedError
 
 
@@ -20,7 +21,10 @@ class ConflictError(exceptions.APIException):
 def answer(error: Exception, context: dict[str, Any]) -> Response | None:
     """``{"error": {"code", "message", "fields"}}``; None for what is our own fault."""
     if isinstance(error, RefusedError):
-        return Response(_body(error.code, str(error)), status=error.status)
+        body = _body(error.code, said(error))
+        if problems := getattr(error, "problems", None):
+            body["error"]["fields"] = {name: [translated(t)] for name, t in problems.items()}
+        return Response(body, status=error.status)
     response = exception_handler(error, context)
     if response is None:
         return None

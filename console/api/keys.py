@@ -43,7 +43,7 @@ class NewKeySerializer(serializers.Serializer[Any]):
 
     business = serializers.CharField()
     name = serializers.CharField(max_length=80)
-    ceiling = serializers.ChoiceField(choices=Lane.values, required=False, default="")
+    ceiling = serializers.ChoiceField(choices=Lane.choices, required=False, default="")
     expires_at = serializers.DateTimeField(required=False, allow_null=True, default=None)
 
 

@@ -1,17 +1,16 @@
 """Making and rotating keys."""
 
 from datetime import timedelta
-from typing import Any
 
-from crispy_forms.helper import FormHelper
 from django import forms
 from django.utils.translation import gettext_lazy as _
 
+from .plain import OfBusinessForm, PlainForm
 
-class CreateKeyForm(forms.Form):
+
+class CreateKeyForm(OfBusinessForm):
     """A new key's name and how long it lives."""
 
-    business = forms.CharField(widget=forms.HiddenInput)
     name = forms.CharField(
         label=_("Name"),
         max_length=80,
@@ -30,18 +29,13 @@ class CreateKeyForm(forms.Form):
         ],
     )
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.helper = FormHelper()
-        self.helper.form_tag = False
-
     def lifetime(self) -> timedelta | None:
         """How long the key lives; None for good."""
         days = self.cleaned_data["days"]
         return timedelta(days=days) if days else None
 
 
-class RotateKeyForm(forms.Form):
+class RotateKeyForm(PlainForm):
     """How long the old key goes on beside its successor."""
 
     hours = forms.TypedChoiceField(
@@ -55,11 +49,6 @@ class RotateKeyForm(forms.Form):
             (168, _("7 days")),
         ],
     )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.helper = FormHelper()
-        self.helper.form_tag = False
 
     def overlap(self) -> timedelta:
         """How long both keys work."""

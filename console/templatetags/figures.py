@@ -1,6 +1,7 @@
 """How numbers read on a page."""
 
 from datetime import UTC, datetime
+from decimal import Decimal
 
 from django import template
 from django.utils import formats, timezone
@@ -23,6 +24,14 @@ OUTCOMES = {
     "internal_error": _lazy("Internal error"),
 }
 
+GRADES = {"vip": _lazy("VIP"), "premium": _lazy("Premium"), "basic": _lazy("Basic")}
+REQUEST_STATES = {
+    "open": _lazy("waiting for operations"),
+    "approved": _lazy("approved"),
+    "declined": _lazy("declined"),
+    "withdrawn": _lazy("withdrawn"),
+}
+
 NOTHING = "\N{EN DASH}"
 
 
@@ -33,9 +42,68 @@ def count(value: int) -> str:
 
 
 @register.filter
+def amount(value: float | Decimal | None) -> str:
+    """A number as exact as it is, with its thousands set apart."""
+    if value is None:
+        return NOTHING
+    text = plain_number(value)
+    places = len(text.partition(".")[2])
+    return formats.number_format(Decimal(text), places, use_l10n=True, force_grouping=True)
+
+
+@register.filter
+def plain_number(value: object) -> str:
+    """A number as a form field takes it back: no exponent, no grouping, no needless zeros."""
+    if isinstance(value, float):
+        value = Decimal(repr(value))
+    if not isinstance(value, Decimal):
+        return "" if value is None else str(value)
+    text = f"{value:f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+@register.filter
+def limit(value: float | Decimal | None, unit: object) -> str:
+    """A limit in words: none is unlimited, and 0 blocks."""
+    if value is None:
+        return _("unlimited")
+    if value == 0:
+        return _("0: blocks everything")
+    return f"{amount(value)} {unit}"
+
+
+@register.filter
+def money(value: Decimal | None, places: int = 2) -> str:
+    """Money, rounded to look at."""
+    if value is None:
+        return NOTHING
+    return formats.number_format(
+        round(value, places), decimal_pos=places, use_l10n=True, force_grouping=True
+    )
+
+
+@register.filter
 def outcome(status: str) -> str:
     """A request's end in words."""
     return str(OUTCOMES.get(status, status))
+
+
+@register.filter
+def grade(name: str) -> str:
+    """A business's grade in words."""
+    return str(GRADES.get(name, name))
+
+
+@register.filter
+def request_state(status: str) -> str:
+    """What has become of a request to operations."""
+    return str(REQUEST_STATES.get(status, status))
+
+
+@register.filter
+def short_id(identity: object) -> str:
+    """Enough of an id to tell it from others on a page."""
+    return str(identity)[:8]
 
 
 @register.filter

@@ -6,7 +6,7 @@ from django.views.decorators.cache import cache_control
 from django.views.decorators.http import require_POST
 from django.views.i18n import JavaScriptCatalog, set_language
 
-from console.views import account
+from console.views import account, tokens
 
 urlpatterns = [
     path("accounts/login/", account.SignIn.as_view(), name="login"),
@@ -17,5 +17,7 @@ urlpatterns = [
         cache_control(private=True, max_age=3_600)(JavaScriptCatalog.as_view()),
         name="script-texts",
     ),
+    path("accounts/tokens/", tokens.tokens, name="tokens"),
+    path("accounts/tokens/<int:pk>/revoke/", tokens.revoke, name="token-revoke"),
     path("accounts/business/", account.choose_business, name="choose-business"),
 ]

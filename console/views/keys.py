@@ -23,6 +23,7 @@ from console.access import (
 )
 from console.forms.keys import CreateKeyForm, RotateKeyForm
 from console.models import User
+from console.refusals import said
 from console.snippets import example_model, snippets_for
 from metering.errors import KeyRequestError
 from metering.models import ApiKey, Business
@@ -78,7 +79,7 @@ def rotate(request: HttpRequest, pk: int) -> HttpResponse:
         try:
             made, secret = rotate_key(key, overlap=form.overlap(), actor=signed_in(request))
         except KeyRequestError as refusal:
-            form.add_error(None, str(refusal))
+            form.add_error(None, said(refusal))
         else:
             return _show_once(request, made, secret, replaced=key)
     row = KeyRow(key, state_of(key, timezone.now()))
@@ -114,7 +115,7 @@ def _create(request: HttpRequest) -> HttpResponse:
                 expires_at=expires_at,
             )
         except KeyRequestError as refusal:
-            form.add_error(None, str(refusal))
+            form.add_error(None, said(refusal))
         else:
             return _show_once(request, made, secret)
     reach = reach_of(request, business.name)

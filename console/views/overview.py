@@ -1,7 +1,6 @@
 """A business's own first page, and the way to everybody else's."""
 
 from datetime import timedelta
-from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.contrib.auth.decorators import login_required
@@ -16,6 +15,7 @@ from console.models import User
 from console.navigation import first_page
 from console.views.live_parts import live_context
 from metering.selectors import overview as selectors
+from metering.selectors.showback import month_to_date
 
 PERIODS = {
     "1h": (_("Last hour"), timedelta(hours=1)),
@@ -39,9 +39,6 @@ def overview(request: HttpRequest) -> HttpResponse:
     if period not in PERIODS:
         period = "24h"
     now = timezone.now()
-    month = now.astimezone(ZoneInfo(settings.BILLING_TZ)).replace(
-        day=1, hour=0, minute=0, second=0, microsecond=0
-    )
     name = reach.business.name
     return render(
         request,
@@ -52,9 +49,8 @@ def overview(request: HttpRequest) -> HttpResponse:
             "periods": [(key, label) for key, (label, _span) in PERIODS.items()],
             "period": period,
             "usage": selectors.usage_of(name, now - PERIODS[period][1]),
-            # As a date, which no template converts to another time zone.
-            "month": month.date(),
-            "month_tokens": selectors.tokens_since(name, month),
+            "spent": month_to_date(name),
+            "currency": settings.BILLING_CURRENCY,
             "recent": selectors.recent_requests(name, RECENT),
         },
     )

@@ -1,10 +1,11 @@
 """Tables of the metering package."""
 
-from .audit import AuditEntry, ChangeVersion
+from .audit import AuditBatch, AuditEntry, ChangeVersion
 from .bills import Bill, BillArchive, BillLine, CreditNote, NumberSeries
 from .budget import AlertDelivery, AlertTarget, BudgetAlert, GpuHour, ReconciliationReport
 from .business import Business, Grade, Lane, Membership, Quota, Realtime
 from .credentials import CredentialQuota, SigningKey, TierCredential
+from .grades import GradeRequest
 from .keys import ApiKey
 from .prices import ModelPrice, PriceBook
 from .quotas import KeyQuota, QuotaRequest
@@ -25,6 +26,7 @@ __all__ = [
     "AlertDelivery",
     "AlertTarget",
     "ApiKey",
+    "AuditBatch",
     "AuditEntry",
     "Bill",
     "BillArchive",
@@ -40,6 +42,7 @@ __all__ = [
     "Figures",
     "GpuHour",
     "Grade",
+    "GradeRequest",
     "KeyQuota",
     "Lane",
     "LateUsage",

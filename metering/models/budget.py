@@ -39,7 +39,7 @@ class AlertTarget(models.Model):
 
 
 class BudgetAlert(models.Model):
-    """A business has spent ``percent`` of a month's budget: said once."""
+    """A business has spent ``percent`` of a month's budget: said once for each budget."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     business = models.CharField(max_length=63)
@@ -52,7 +52,9 @@ class BudgetAlert(models.Model):
     class Meta:
         ordering = ["-at"]
         constraints = [
-            models.UniqueConstraint(fields=["business", "month", "percent"], name="alert_once"),
+            models.UniqueConstraint(
+                fields=["business", "month", "percent", "budget"], name="alert_once"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""What a business, and the whole house, used over a window of time."""
+"""What a business used over a window of time."""
 
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -40,7 +40,8 @@ class LaneUsage:
 @dataclass(frozen=True, slots=True)
 class Usage:
     """One business over one window. Tokens are what the engines counted; ``refusals`` has
-    each reason with its count, the commonest first."""
+    each reason with its count, the commonest first. ``paused`` counts how often its requests were
+    paused for others, ``displaced`` those of its requests that made others pause."""
 
     requests: int = 0
     succeeded: int = 0
@@ -48,23 +49,10 @@ class Usage:
     broken: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    paused: int = 0
+    displaced: int = 0
     lanes: list[LaneUsage] = field(default_factory=list)
     refusals: list[tuple[str, int]] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class BusinessUsage:
-    """One line of the finance view."""
-
-    business: str
-    requests: int
-    prompt_tokens: int
-    completion_tokens: int
-
-    @property
-    def tokens(self) -> int:
-        """Both kinds together."""
-        return self.prompt_tokens + self.completion_tokens
 
 
 def usage_of(business: str, since: datetime) -> Usage:
@@ -77,45 +65,15 @@ def usage_of(business: str, since: datetime) -> Usage:
         broken=Count("pk", filter=Q(status__in=BROKEN)),
         prompt_tokens=Sum("prompt_tokens", default=0),
         completion_tokens=Sum("completion_tokens", default=0),
+        paused=Sum("preempted", default=0),
+        displaced=Count("pk", filter=~Q(displaced="")),
     )
     return Usage(**totals, lanes=_lanes(business, since), refusals=_refusals(business, since))
-
-
-def tokens_since(business: str, since: datetime) -> int:
-    """Prompt and completion tokens together."""
-    rows = UsageRecord.objects.filter(business=business, received_at__gte=since)
-    totals = rows.aggregate(
-        prompt=Sum("prompt_tokens", default=0), completion=Sum("completion_tokens", default=0)
-    )
-    return int(totals["prompt"]) + int(totals["completion"])
 
 
 def recent_requests(business: str, limit: int) -> QuerySet[UsageRecord]:
     """The newest finished requests of ``business``, newest first."""
     return UsageRecord.objects.filter(business=business).order_by("-received_at")[:limit]
-
-
-def usage_by_business(since: datetime, until: datetime) -> list[BusinessUsage]:
-    """Everyone who sent a request in the window, the most tokens first."""
-    rows = (
-        UsageRecord.objects.filter(received_at__gte=since, received_at__lt=until)
-        .values("business")
-        .annotate(
-            requests=Count("pk"),
-            prompt=Sum("prompt_tokens", default=0),
-            completion=Sum("completion_tokens", default=0),
-        )
-    )
-    found = [
-        BusinessUsage(
-            business=row["business"],
-            requests=row["requests"],
-            prompt_tokens=row["prompt"],
-            completion_tokens=row["completion"],
-        )
-        for row in rows
-    ]
-    return sorted(found, key=lambda usage: (-usage.tokens, usage.business))
 
 
 def _lanes(business: str, since: datetime) -> list[LaneUsage]:

@@ -1,7 +1,7 @@
 """Issuing, narrowing and revoking tier credentials, and changing the key that signs them.
 
-Operations issue: a credential may grant a better grade than its business has. Owners narrow
-what they hold. Tokens are returned once and kept nowhere.
+Operations issue credentials of any grade, owners up to their business's; owners narrow what
+they hold. Tokens are returned once and kept nowhere.
 """
 
 from collections.abc import Iterable
@@ -47,11 +47,13 @@ def issue_credential(
     svc: str = "",
     not_before: datetime | None = None,
     rates: Rates = UNLIMITED,
+    operations: bool = True,
 ) -> tuple[TierCredential, str]:
     """A credential of ``business`` and its token, which nothing keeps.
 
     What is left empty is the business's own; ``models`` None is every model. ``lifetime``
-    counts from ``not_before``, or from now. Raises CredentialRequestError.
+    counts from ``not_before``, or from now. Only ``operations`` may grant a better grade than
+    the business has. Raises CredentialRequestError.
     """
     now = _whole(timezone.now())
     start = now if not_before is None else _whole(not_before)
@@ -65,6 +67,8 @@ def issue_credential(
     )
     if terms.ceiling < LANES.index(business.ceiling):
         raise CredentialRequestError(f"ceiling: {business.name} has {business.ceiling} at best")
+    if not operations and Grade.values.index(terms.grade) < Grade.values.index(business.grade):
+        raise CredentialRequestError(f"grade: {business.name} has {business.grade}; ask for more")
     with transaction.atomic():
         row, token = _sign(business, terms, None, now=now, actor=actor, rates=rates)
         _record("credential.issue", row, actor, source)

@@ -47,18 +47,13 @@ def settle_day(day: date, *, now: datetime | None = None) -> Settled:
     Raises BillingRequestError for a day to come and for one whose month is closed.
     """
     zone = billing_zone()
-    start, end = day_bounds(day, zone)
     now = now or timezone.now()
-    if start > now:
+    if midnight(day, zone) > now:
         raise BillingRequestError(f"{day} has not begun yet")
-    if end <= now:
-        settle_until(end)
-    with transaction.atomic(), connection.cursor() as cursor:
-        lock(cursor, DAY_LOCK, day.toordinal())
-        held = clock()
-        if held is not None and held.closed_until is not None and end <= held.closed_until:
-            raise BillingRequestError(f"the month of {day} is closed")
-        return _settle(cursor, day, zone, over=end <= now)
+    settled = _settle_open_day(day, zone, now)
+    if settled is None:
+        raise BillingRequestError(f"the month of {day} is closed")
+    return settled
 
 
 def settle_closing_day(day: date) -> Settled:
@@ -87,10 +82,11 @@ def settle_due(*, now: datetime | None = None) -> list[Settled]:
     Rows that belong on another month's bill become its adjustments.
     """
     now = now or timezone.now()
-    settled = [settle_day(day, now=now) for day in due_days(now)]
+    zone = billing_zone()
+    settled = [_settle_open_day(day, zone, now) for day in due_days(now)]
     for month in _months_with_late_rows():
         settle_adjustments(month)
-    return settled
+    return [day for day in settled if day is not None]
 
 
 def due_days(now: datetime) -> list[date]:
@@ -125,6 +121,19 @@ def days_with_rows(since: datetime | None, until: date, zone: tzinfo) -> list[da
 def lock(cursor: CursorWrapper, what: int, which: int) -> None:
     """Wait for whoever does the same, until the end of the transaction."""
     cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [what, which])
+
+
+def _settle_open_day(day: date, zone: tzinfo, now: datetime) -> Settled | None:
+    """Settle a day; None if its month was closed meanwhile."""
+    end = day_bounds(day, zone)[1]
+    if end <= now:
+        settle_until(end)
+    with transaction.atomic(), connection.cursor() as cursor:
+        lock(cursor, DAY_LOCK, day.toordinal())
+        held = clock()
+        if held is not None and held.closed_until is not None and end <= held.closed_until:
+            return None
+        return _settle(cursor, day, zone, over=end <= now)
 
 
 def _settle(cursor: CursorWrapper, day: date, zone: tzinfo, *, over: bool) -> Settled:

@@ -17,6 +17,8 @@ import pytest
 from playwright.async_api import Browser, async_playwright
 from psycopg import sql
 
+from .books import BOOKS, CLOSE
+
 ROOT = Path(__file__).resolve().parents[2]
 SCREENSHOTS = ROOT / "build" / "screenshots"
 START_S = 120.0
@@ -41,6 +43,21 @@ class Site:
     data: Path
     logins: dict[str, tuple[str, str]] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def run(self, code: str) -> str:
+        """What Python beside the installation prints: to make what no page makes."""
+        done = subprocess.run(
+            [sys.executable, "manage.py", "shell", "--no-imports", "-c", code],
+            cwd=ROOT,
+            env=self.env,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def read_demo(self) -> None:
         demo = json.loads((self.data / "demo.json").read_text(encoding="utf-8"))
@@ -85,10 +102,11 @@ def site(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         greeting.open("w") as output,
         (data / "errors.txt").open("w") as errors,
     ):
+        found.env = {**os.environ, "DATABASE_URL": url, "FAIRLANE_DATA_DIR": str(data)}
         process = subprocess.Popen(
             [sys.executable, "manage.py", "up", "--port", str(port)],
             cwd=ROOT,
-            env={**os.environ, "DATABASE_URL": url, "FAIRLANE_DATA_DIR": str(data)},
+            env=found.env,
             stdout=output,
             stderr=errors,
             start_new_session=True,
@@ -105,6 +123,19 @@ def site(database_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGINT)
             process.wait(STOP_S)
+
+
+@pytest.fixture(scope="session")
+def last_month(site: Site) -> str:
+    """A month with usage that is over, as 2026-01; nobody has closed it for the test."""
+    return site.run(BOOKS).strip()
+
+
+@pytest.fixture(scope="session")
+def closed_month(site: Site, last_month: str) -> str:
+    """The same, closed: there are bills."""
+    site.run(CLOSE.format(month=last_month))
+    return last_month
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 
 import pytest
 from django.test import Client
@@ -10,6 +9,7 @@ from django.test import Client
 from metering.services.keys import create_key
 
 from .conftest import PASSWORD, People
+from .strict import Inline
 
 Browser = Callable[[str], Client]
 
@@ -23,27 +23,6 @@ PAGES = [
     ("owner", "/no-such-page/"),
     ("admin", "/admin/"),
 ]
-
-
-class Inline(HTMLParser):
-    """Collects what a strict policy forbids, and every address that a page loads from."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[str] = []
-        self.sources: list[str] = []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = dict(attrs)
-        if tag == "style" or "style" in given:
-            self.found.append(f"style on {tag}")
-        if tag == "script" and "src" not in given and given.get("type") != "application/json":
-            self.found.append("inline script")
-        self.found.extend(name for name in given if name.startswith("on"))
-        for name in ("src", "href", "action"):
-            address = given.get(name)
-            if address:
-                self.sources.append(address)
 
 
 @pytest.mark.parametrize(("name", "path"), PAGES)
@@ -85,3 +64,33 @@ def test_cookies_are_out_of_reach_of_scripts(client: Client, people: People) -> 
     for name in ("sessionid", "csrftoken"):
         assert client.cookies[name]["httponly"]
         assert client.cookies[name]["samesite"] == "Lax"
+
+
+def test_cookies_that_came_over_tls_stay_there(client: Client, people: People) -> None:
+    over_tls = {"x-forwarded-proto": "https"}
+    form = {"username": "owner", "password": PASSWORD}
+    client.get("/accounts/login/")
+    client.post("/accounts/login/", form)
+    for name in ("sessionid", "csrftoken"):
+        assert not client.cookies[name]["secure"]
+    other = Client()
+    other.get("/accounts/login/", headers=over_tls)
+    other.post("/accounts/login/", form, headers=over_tls)
+    other.post("/accounts/language/", {"language": "zh-hans"}, headers=over_tls)
+    for name in ("sessionid", "csrftoken", "django_language"):
+        assert other.cookies[name]["secure"], name
+
+
+def test_a_form_works_behind_a_proxy_that_ends_tls(people: People) -> None:
+    browser = Client(enforce_csrf_checks=True)
+    over_tls = {"x-forwarded-proto": "https", "origin": "https://testserver"}
+    page = browser.get("/accounts/login/", headers=over_tls)
+    form = {
+        "username": "owner",
+        "password": PASSWORD,
+        "csrfmiddlewaretoken": str(page.context["csrf_token"]),
+    }
+    headers = {**over_tls, "referer": "https://testserver/accounts/login/"}
+    assert browser.post("/accounts/login/", form, headers=headers).status_code == 302
+    foreign = {**headers, "origin": "https://elsewhere.example"}
+    assert browser.post("/accounts/login/", form, headers=foreign).status_code == 403

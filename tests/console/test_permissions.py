@@ -41,7 +41,7 @@ def test_a_stranger_is_sent_to_the_sign_in_page(client: Client, db: None, path: 
 
 @pytest.mark.parametrize(
     ("name", "first"),
-    [("operator", "/ops/live/"), ("finance", "/finance/usage/"), ("admin", "/admin/")],
+    [("operator", "/ops/live/"), ("finance", "/finance/bills/"), ("admin", "/admin/")],
 )
 def test_everyone_starts_at_a_page_of_their_own(signed_in: Browser, name: str, first: str) -> None:
     response = signed_in(name).get("/", follow=True)

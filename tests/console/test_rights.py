@@ -15,6 +15,7 @@ from metering.models import AuditEntry
 from . import rights
 from .conftest import People
 from .rights.kinds import PERSONS, Right
+from .strict import forbidden
 
 Browser = Callable[[str], Client]
 
@@ -86,6 +87,9 @@ def test_each_person_gets_what_is_theirs(right: Right, people: People, signed_in
         browser = Client() if person == "stranger" else signed_in(person)
         response = answer(browser, right, objects)
         got[person] = response.status_code
+        if response.headers.get("Content-Type", "").startswith("text/html"):
+            assert "script-src 'self'" in response.headers["Content-Security-Policy"]
+            assert forbidden(response.content.decode()) == []
         hidden = right.hidden.format(**objects)
         if hidden and person in {"owner", "outsider"}:
             text = response.content.decode()

@@ -132,7 +132,7 @@ async def nothing_owed(gateway: Gate, count: int, status: str) -> None:
     assert row.status == status
     assert (row.prompt_tokens, row.completion_tokens, row.cached_tokens) == (0, 0, 0)
     assert not row.estimated
-    grant = await gateway.runtime.gateway.limiter.reserve(Ask(row.id, row.business))
+    grant = await gateway.runtime.gateway.limiter.reserve(Ask("one more", row.business))
     assert not isinstance(grant, Denied)
     level = grant.standing().requests
     assert level is not None

@@ -30,7 +30,7 @@ def note(held: Escalations, at: int, business: str = "low", claimed: str = "P0")
 
 
 async def counted(running: Gate) -> list[EscalationMinute]:
-    await running.runtime.gateway.escalations.flush()
+    await running.runtime._escalations.flush()
     return sorted(running.audit.seen.values(), key=lambda row: row.minute)
 
 

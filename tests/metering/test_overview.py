@@ -8,8 +8,6 @@ import pytest
 from metering.models import UsageRecord
 from metering.selectors.overview import (
     recent_requests,
-    tokens_since,
-    usage_by_business,
     usage_of,
 )
 
@@ -74,15 +72,6 @@ def test_nothing_used_is_zero_everywhere() -> None:
     usage = usage_of("risk-audit", NOW - HOUR)
     assert (usage.requests, usage.prompt_tokens, usage.refusals) == (0, 0, [])
     assert [lane.requests for lane in usage.lanes] == [0, 0, 0]
-    assert tokens_since("risk-audit", NOW - HOUR) == 0
-
-
-def test_tokens_of_both_kinds_add_up() -> None:
-    used()
-    used(age=3 * HOUR)
-    used(business="doc-qa")
-    assert tokens_since("risk-audit", NOW - HOUR) == 15
-    assert tokens_since("risk-audit", NOW - 4 * HOUR) == 30
 
 
 def test_recent_requests_are_its_own_newest_first() -> None:
@@ -92,15 +81,3 @@ def test_recent_requests_are_its_own_newest_first() -> None:
     found = list(recent_requests("risk-audit", 2))
     assert [(NOW - row.received_at).seconds // 60 for row in found] == [1, 2]
     assert {row.business for row in found} == {"risk-audit"}
-
-
-def test_everybody_by_tokens_within_the_window() -> None:
-    used()
-    used(business="doc-qa", prompt_tokens=100)
-    used(business="doc-qa", age=3 * HOUR)
-    used(business="code-assist", age=-HOUR)
-    found = usage_by_business(NOW - HOUR, NOW)
-    assert [(row.business, row.requests, row.tokens) for row in found] == [
-        ("doc-qa", 1, 105),
-        ("risk-audit", 1, 15),
-    ]

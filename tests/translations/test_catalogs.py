@@ -16,9 +16,11 @@ ROOT = settings.BASE_DIR
 TEMPLATES = sorted((ROOT / "templates").rglob("*.html"))
 # Names and signs that are the same in every language.
 SAME = re.compile(
-    r"Fairlane|P[0-9]+|UTC|GPU|KV|JSON|CSV|XLSX|PDF|ZIP|YAML|ID|REST|OpenAPI|ms|curl|https?|"
-    r"Authorization|Bearer|usage/|fl_[a-z]+_|-H|SHA-256",
+    r"Fairlane|P[0-9]+|UTC|GPU|KV|JSON|CSV|XLSX|PDF|ZIP|YAML|ID|ms|"
+    r"SHA-256",
 )
+# What programs read, not people.
+SILENT = {"script", "style", "code"}
 SPOKEN = ("aria-label", "title", "alt", "placeholder", "content")
 
 
@@ -31,14 +33,14 @@ class Words(HTMLParser):
         self.silent = 0
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.silent += tag in {"script", "style"}
+        self.silent += tag in SILENT
         given = dict(attrs)
         if tag == "meta" and given.get("name") != "description":
             return
         self.found.extend(text for name, text in attrs if name in SPOKEN and text)
 
     def handle_endtag(self, tag: str) -> None:
-        self.silent -= tag in {"script", "style"}
+        self.silent -= tag in SILENT
 
     def handle_data(self, data: str) -> None:
         if not self.silent:

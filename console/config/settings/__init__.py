@@ -8,7 +8,9 @@ from .base import *  # noqa: F403
 from .data import *  # noqa: F403
 from .fairlane import *  # noqa: F403
 from .logs import *  # noqa: F403
+from .mail import *  # noqa: F403
 from .security import *  # noqa: F403
+from .tasks import *  # noqa: F403
 
 # Lets Django's generic classes carry the type parameters that strict checking asks for.
 django_stubs_ext.monkeypatch()

@@ -29,5 +29,9 @@ SPECTACULAR_SETTINGS = {
     "SERVE_PERMISSIONS": ["console.api.permissions.SignedIn"],
     "SERVE_INCLUDE_SCHEMA": False,
     "COMPONENT_SPLIT_REQUEST": True,
-    "ENUM_NAME_OVERRIDES": {},
+    "ENUM_NAME_OVERRIDES": {
+        "Grade": "metering.models.Grade",
+        "Lane": "metering.models.Lane",
+        "ServiceClass": "scheduler.models.Replica.ServiceClass",
+    },
 }

@@ -18,6 +18,10 @@ BILLING_TZ = ENV.timezone("BILLING_TZ", "Asia/Shanghai")
 BILLING_CURRENCY = ENV.text("BILLING_CURRENCY", "CNY")
 if not (len(BILLING_CURRENCY) == 3 and BILLING_CURRENCY.isalpha() and BILLING_CURRENCY.isupper()):
     raise stop("BILLING_CURRENCY", f"{BILLING_CURRENCY!r} is not a three-letter currency code")
+# How long after a month's end its bills are issued by themselves.
+BILLING_GRACE_HOURS = ENV.integer("BILLING_GRACE_HOURS", 6)
+# Rows of closed months go when they are older; hours, statements and bills stay. 0 keeps all.
+USAGE_RETENTION_DAYS = ENV.integer("USAGE_RETENTION_DAYS", 400)
 
 # Keys are hashed under a secret of their own, so that a new SECRET_KEY locks nobody out.
 FAIRLANE_KEY_PEPPER = (

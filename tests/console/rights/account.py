@@ -1,6 +1,21 @@
 """Signing in and out, language, choice of business, the API's own pages."""
 
+from datetime import timedelta
+
+from console.services.tokens import create_token
+
+from ..conftest import People  # noqa: TID252 - the tests' own people
 from .kinds import EVERYBODY, PERSONS, Right, page
+
+
+def objects(people: People) -> dict[str, object]:
+    """A token of the owner's own, which even a colleague does not see."""
+    scopes = ["keys:read"]
+    row, _secret = create_token(
+        people.owner, "mine", scopes=scopes, allowed=scopes, lifetime=timedelta(hours=1)
+    )
+    return {"token": row.pk}
+
 
 NO_BUSINESS = {"operator": 403, "finance": 403, "admin": 403, "stranger": 302}
 
@@ -19,6 +34,14 @@ RIGHTS = [
     Right("admin-sign-in", "/admin/login/", {**dict.fromkeys(EVERYBODY, 403), "stranger": 302}),
     Right("admin", "/admin/", {**dict.fromkeys(EVERYBODY, 302), "admin": 200, "stranger": 302}),
     Right("favicon", "/favicon.ico", dict.fromkeys(PERSONS, 302)),
+    page("tokens", "/accounts/tokens/", EVERYBODY),
+    Right(
+        "token-revoke",
+        "/accounts/tokens/{token}/revoke/",
+        {**dict.fromkeys(EVERYBODY, 404), "owner": 302, "stranger": 302},
+        method="post",
+        data={"sure": 1},
+    ),
     page("api-docs", "/api/docs/", EVERYBODY),
     Right("api-schema", "/api/v1/schema/", {**dict.fromkeys(EVERYBODY, 200), "stranger": 401}),
 ]
