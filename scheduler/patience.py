@@ -66,7 +66,8 @@ class Patience:
             return max(slot, first, last)
         queue = state.policy.queue(lane)
         # Those that are left in front then must not take longer than this one may wait.
-        patience = min(queue.queue_timeout_ms * MS, ticket.budget or NEVER)
+        longest = ticket.patience or queue.queue_timeout_ms * MS
+        patience = min(longest, ticket.budget or NEVER)
         wait = max(slot, last) - int(patience * IN_TIME)
         if reason is Reason.LATENCY_BUDGET:
             return max(wait, int(SAFETY * decision.retry_after))

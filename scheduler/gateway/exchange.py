@@ -170,7 +170,7 @@ class Exchange:
         budget = budget_of(self.incoming, self.caller, ruling.policy, found)
         story = story_of(payload, self.operation, found.lane)
         generative = self.operation != "embeddings"
-        await self._rates.take(self.caller, payload, generative=generative)
+        await self._rates.take(self.caller, payload, ruling.policy, generative=generative)
         ticket = Ticket(
             id=self.row.id,
             business=self.caller.business.name,

@@ -7,6 +7,7 @@ from metering.core.bucket import NEVER
 from metering.core.facts import LANES
 from metering.core.prices import is_billed
 from metering.core.usage import Consumed, UsageRow
+from scheduler.core.policy import Policy
 from scheduler.ports import Ask, Denied, Grant, Level
 
 from .callers import Caller
@@ -31,9 +32,11 @@ class Reservation:
         self._row = row
         self._held: Grant | Denied | None = None
 
-    async def take(self, caller: Caller, payload: Payload, *, generative: bool) -> None:
+    async def take(
+        self, caller: Caller, payload: Payload, policy: Policy, *, generative: bool
+    ) -> None:
         """Take what the request may come to, or nothing; then wait for a running place of its
-        key, where that has as many as it may. Raises the 429."""
+        key, where that has as many as it may, as long as its own rules allow. Raises the 429."""
         gateway, row = self._gateway, self._row
         name, model = caller.business.name, payload.model
         output = payload.output_tokens
@@ -57,12 +60,12 @@ class Reservation:
         if isinstance(held, Denied):
             raise _refusal(held)
         if held.waits:
-            await self._turn(held)
+            await self._turn(held, policy)
 
-    async def _turn(self, held: Grant) -> None:
+    async def _turn(self, held: Grant, policy: Policy) -> None:
         """Wait as long as the request's lane allows. Raises the 429."""
         gateway, row = self._gateway, self._row
-        limit = gateway.policy.queue(LANES.index(row.lane)).queue_timeout_ms / 1000
+        limit = policy.queue(LANES.index(row.lane)).queue_timeout_ms / 1000
         waited = (gateway.clock.now() - row.received) / 1e9
         try:
             async with asyncio.timeout(max(0.0, limit - waited)):
