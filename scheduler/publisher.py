@@ -12,7 +12,8 @@ from prometheus_client import Gauge
 from metering.core.facts import LANES
 
 from .actor import Scheduler
-from .health import Health, Watch
+from .health import Health
+from .health_watch import Watch
 from .live import LIVE_GROUP, BusinessLive, LaneLive, LiveFrame, ReplicaLive
 from .ports import Clock, UsageSink
 from .stats import Stats

@@ -10,33 +10,55 @@ from channels.layers import BaseChannelLayer
 
 from .actor import Scheduler
 from .budgets import Budgets
+from .core.decisions import Scale
 from .core.fleet import FleetSnapshot
 from .escalations import Escalations
 from .gateway.app import Gateway
 from .gateway.upstream import Upstream
+from .gpu_time import GpuTime
 from .health import Health
 from .limits import Limits
 from .metrics import Metrics
 from .ports import (
+    AnswerStore,
     AuditSink,
+    Books,
     Changes,
     Clock,
     CredentialSource,
     DecisionSink,
     FleetSource,
     PolicySource,
-    SpendingSource,
+    Scaler,
     UsageSink,
 )
 from .probes import Probes
 from .publisher import Publisher
+from .scaling import with_cards
+from .scaling.follow import carry_out
 from .stats import Stats
+from .warmup import WarmUp
 from .worker import Worker
 
 log = logging.getLogger(__name__)
 
 FIRST_PROBES_S = 3.0
 TOPICS = frozenset({"access", "fleet", "policy"})
+
+
+class Topics:
+    """What has been loaded, one topic at a time."""
+
+    def __init__(self) -> None:
+        self.loaded: set[str] = set()
+        self.complete = asyncio.Event()
+        self.lock = asyncio.Lock()
+
+    def note(self, topic: str) -> None:
+        """It is there."""
+        self.loaded.add(topic)
+        if self.loaded >= TOPICS:
+            self.complete.set()
 
 
 class Runtime:
@@ -51,9 +73,11 @@ class Runtime:
         policy: PolicySource,
         changes: Changes,
         usage: UsageSink,
-        spending: SpendingSource,
+        books: Books,
+        answers: AnswerStore,
         audit: AuditSink,
         decisions: DecisionSink,
+        scaler: Scaler,
         layer: BaseChannelLayer,
         pepper: bytes,
         max_body: int,
@@ -63,16 +87,20 @@ class Runtime:
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
+        self._known_fleet = FleetSnapshot()
+        self.scaler = scaler
+        self._clock = clock
         self.stats = Stats(Metrics())
-        self.scheduler = Scheduler(clock, self.stats, decisions)
-        self._limiter = Limits(clock, spending.month)
-        self._budgets = Budgets(self._limiter, spending, usage, clock)
+        self._gpu_time = GpuTime(clock, books)
+        self.scheduler = Scheduler(clock, self.stats, decisions, self._gpu_time)
+        self._budgets = Budgets(Limits(clock, books.month), books, usage, clock)
         self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
             upstream=Upstream(address_allowed),
             usage=usage,
-            limiter=self._limiter,
+            limiter=self._budgets.limits,
+            answers=answers,
             escalations=self._escalations,
             clock=clock,
             stats=self.stats,
@@ -80,17 +108,32 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self._replica_state = lambda name, state: self.stats.replica_state(name, state, clock.now())
-        self.health = Health(self.scheduler.set_replica, self._replica_state, allowed=url_allowed)
+        self.health = self._health(url_allowed)
         self.scheduler.on_trip = self.health.suspect
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
+        scaler.attach(self._follow, self.scheduler.running_on)
+        self.scheduler.on_scale = self._scale
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
         self.gateway.before_metrics = self._publisher.gauges
         self._worker = Worker(layer, self.reload)
         self._tasks: list[asyncio.Task[None]] = []
-        self._loaded: set[str] = set()
-        self._all_loaded = asyncio.Event()
-        self._reloading = asyncio.Lock()
+        self._topics = Topics()
+
+    def _health(self, allowed: Callable[[str], bool]) -> Health:
+        return Health(
+            self.scheduler.set_replica,
+            self._seen,
+            allowed=allowed,
+            warm=WarmUp(
+                self.gateway.upstream,
+                lambda: self.gateway.fleet.models,
+                lambda: self.gateway.policy.failover,
+            ),
+        )
+
+    def _scale(self, scale: Scale) -> None:
+        ready = {name for name, r in self.scheduler.state.replicas.items() if r.serving()}
+        carry_out(self.scaler, scale, ready)
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
@@ -102,6 +145,8 @@ class Runtime:
         self._spawn(self._worker.run(), "scheduler channel")
         self._spawn(self._escalations.run(), "escalations")
         self._spawn(self._budgets.run(), "budgets")
+        self._spawn(self._gpu_time.run(), "GPU time")
+        self._spawn(self.gateway.repeats.run(), "kept answers")
         self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self._become_ready(), "readiness")
 
@@ -118,45 +163,55 @@ class Runtime:
         for task in self._tasks:
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        await self.scaler.close()
         await self.health.close()
         await self.probes.close()
         await self._escalations.flush()
+        await self._gpu_time.flush()
         await self._decisions.close()
         await self._usage.close()
+
+    def _seen(self, name: str, state: str) -> None:
+        self.stats.replica_state(name, state, self._clock.now())
 
     async def reload(self, topic: str) -> None:
         """A topic changed: read it anew, off the loop, and put it to use. One at a time, so
         that what was read earlier never takes the place of what was read later."""
-        async with self._reloading:
+        async with self._topics.lock:
             await self._reload(topic)
 
     async def _reload(self, topic: str) -> None:
         gateway = self.gateway
         if topic == "access":
             gateway.access = await asyncio.to_thread(self._credentials.access)
-            self._limiter.follow(gateway.access)
             self.scheduler.set_access(gateway.access)
             await self._budgets.follow(gateway.access)
         elif topic == "fleet":
-            self._follow(await asyncio.to_thread(self._fleet.fleet))
+            self._known_fleet = await asyncio.to_thread(self._fleet.fleet)
+            self._follow()
         elif topic == "policy":
             gateway.policy_version, policy = await asyncio.to_thread(self._policy.policy)
             gateway.policy = policy
             self.probes.policy = policy.placement
+            self.health.policy = policy
             self.scheduler.set_policy(policy)
-        self._loaded.add(topic)
-        if self._loaded >= TOPICS:
-            self._all_loaded.set()
+            if topic not in self._topics.loaded:
+                self._topics.note(topic)
+                self._follow()
+        self._topics.note(topic)
 
-    def _follow(self, fleet: FleetSnapshot) -> None:
-        self.gateway.fleet = fleet
-        self._limiter.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
+    def _follow(self) -> None:
+        """The fleet as it was read, and the cards in use beside it."""
+        fleet = self.gateway.fleet = with_cards(self._known_fleet, self.scaler.cards())
+        self._budgets.limits.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
+        if "policy" not in self._topics.loaded:
+            return  # by whose rules replicas are judged
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)
 
     async def _become_ready(self) -> None:
-        await self._all_loaded.wait()
+        await self._topics.complete.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_PROBES_S):
                 await self.health.first_round()

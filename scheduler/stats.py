@@ -8,8 +8,9 @@ from metering.core.facts import LANES
 from metering.core.usage import UsageRow
 
 from .calls import Call
-from .core.decisions import Dispatch, Preempt, Promote
+from .core.decisions import Dispatch, Kind, Notice, Preempt, Promote, Scale
 from .core.ticket import Ticket
+from .decision_log.recorder import ABOUT_BUSINESSES
 from .live import FeedItem, LaneLive
 from .metrics import Metrics
 
@@ -122,6 +123,18 @@ class Stats:
     def tripped(self, replica: str, now: int) -> None:
         """A replica was taken out."""
         self.feed.append(FeedItem(now // 1_000_000, "replica", f"{replica} is unreachable"))
+
+    def noticed(self, notice: Notice, now: int) -> None:
+        """The scheduler has changed its ways."""
+        text = f"{notice.name} {notice.kind.value}: {notice.cause}"
+        business = notice.name.partition("/")[0] if notice.kind in ABOUT_BUSINESSES else ""
+        self.feed.append(FeedItem(now // 1_000_000, notice.kind.value, text, business))
+        if notice.kind in {Kind.PRESSED, Kind.RELIEVED}:
+            self.metrics.pressed(active=notice.kind is Kind.PRESSED)
+
+    def scaled(self, scale: Scale) -> None:
+        """A pool should have another number of cards."""
+        self.metrics.scaled(scale.pool, scale.ready, scale.desired)
 
     def replica_state(self, replica: str, state: str, now: int) -> None:
         """A replica's state as probes found it."""

@@ -19,6 +19,8 @@ from psycopg import sql
 from console.embedded_postgres import EmbeddedPostgres
 
 pytest_plugins = ["tests.support.engine_fixtures"]
+# An optional stage of its own, `make test-vllm`: its server takes gigabytes.
+collect_ignore = [] if os.environ.get("FAIRLANE_VLLM") else ["vllm"]
 
 # Open to enter, unlike pytest's own: as root the server runs as another user.
 SESSION_DIR = Path(tempfile.mkdtemp(prefix="fairlane-tests-"))

@@ -3,7 +3,9 @@
 import ipaddress
 import logging
 import time
+import uuid
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -14,21 +16,25 @@ from django.conf import settings
 from metering.changes import ChangeListener
 from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
-from metering.core.months import month_of
+from metering.core.periods import month_bounds, month_of
 from metering.journal import Journal
 from metering.selectors.access import load_access
 from metering.selectors.spending import load_spent
 from metering.services.audit import record_escalations
+from metering.services.gpu_hours import keep_gpu_hours
 from scheduler.addresses import allowed, check_url
+from scheduler.answers import AnswerFiles
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
-from scheduler.ports import Spent
+from scheduler.ports import GpuHours, Scaler, Spent, UsageSink
 from scheduler.runtime import Runtime
+from scheduler.scaling import LocalProcesses, NoScaler
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy
 
 log = logging.getLogger(__name__)
+SECOND = 1_000_000_000
 
 
 class SystemClock:
@@ -64,15 +70,18 @@ class Database:
             db.connections.close_all()
 
 
-class Spending:
-    """What was spent, out of Postgres. Gives its connection back to the pool."""
+class Books:
+    """What was spent, and the replicas' hours. Gives its connections back to the pool."""
 
     def __init__(self, zone: str) -> None:
         self._zone = ZoneInfo(zone)
+        self._process = uuid.uuid4()
 
     def month(self, now: int) -> tuple[int, int]:
         """Months as bills know them."""
-        return month_of(now, self._zone)
+        first = month_of(datetime.fromtimestamp(now // SECOND, UTC), self._zone)
+        begin, end = month_bounds(first, self._zone)
+        return int(begin.timestamp()) * SECOND, int(end.timestamp()) * SECOND
 
     def spent(
         self,
@@ -83,12 +92,25 @@ class Spending:
     ) -> Spent:
         """By these businesses and keys."""
         try:
-            tariff, by_business, by_key = load_spent(since, before, businesses, keys)
+            prices, by_business, by_key = load_spent(
+                since, before, businesses, keys, zone=self._zone
+            )
         except db.Error as error:
             raise OSError(f"Postgres says: {error}") from error
         finally:
             db.connections.close_all()
-        return Spent(tariff, by_business, by_key)
+        return Spent(prices, by_business, by_key)
+
+    def gpu_hours(self, hours: Sequence[GpuHours]) -> None:
+        """These hours stand so now."""
+        try:
+            keep_gpu_hours(
+                self._process, [(row.replica, row.hour, row.wall, row.busy) for row in hours]
+            )
+        except db.Error as error:
+            raise OSError(f"Postgres says: {error}") from error
+        finally:
+            db.connections.close_all()
 
 
 class Audit:
@@ -122,9 +144,21 @@ def url_allowed(url: str) -> bool:
     return True
 
 
+def scaler() -> Scaler:
+    """The driver of idle cards: processes of this machine where a file names some."""
+    if not settings.FAIRLANE_CARDS:
+        return NoScaler()
+    return LocalProcesses(settings.FAIRLANE_CARDS, logs=settings.FAIRLANE_DATA_DIR / "logs")
+
+
 @lru_cache(maxsize=1)
 def runtime() -> Runtime:
     """The process's scheduler and gateway, made when first asked for."""
+    return make_runtime(Journal(settings.FAIRLANE_DATA_DIR / "journal"))
+
+
+def make_runtime(usage: UsageSink) -> Runtime:
+    """A scheduler and gateway whose usage rows go there."""
     layer = get_channel_layer()
     assert layer is not None, "the settings define no channel layer"
     database = Database()
@@ -134,10 +168,12 @@ def runtime() -> Runtime:
         fleet=database,
         policy=database,
         changes=ChangeListener(),
-        usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
-        spending=Spending(settings.BILLING_TZ),
+        usage=usage,
+        books=Books(settings.BILLING_TZ),
+        answers=AnswerFiles(settings.FAIRLANE_DATA_DIR / "answers"),
         audit=Audit(),
         decisions=DecisionWriter(),
+        scaler=scaler(),
         layer=layer,
         pepper=settings.FAIRLANE_KEY_PEPPER,
         max_body=settings.FAIRLANE_MAX_BODY_BYTES,

@@ -20,12 +20,17 @@ def choose(
         return None
     if state.policy.mode == "fifo":
         return _by_arrival(state, replica)
-    pool = state.pool(replica)
-    overdue = _overdue(state, replica, pool)
-    if overdue is not None:
-        return overdue, "guard"
-    order = LANES if preempted else _order(state, pool)
-    lanes = [lane for lane in order if _admits(state, replica, pool, lane)]
+    pool = replica.use
+    if queued[2]:
+        overdue = _overdue(state, replica, pool)
+        if overdue is not None:
+            return overdue, "guard"
+    strict = preempted or state.policy.mode == "strict"
+    lanes = [
+        lane
+        for lane in (LANES if strict else _order(state, pool))
+        if queued[lane] and lane in replica.lanes and (lane < 2 or allowed(state, pool, lane))
+    ]
     if preempted:
         gaining = _gaining(state, replica, lanes)
         if gaining is not None:
@@ -74,7 +79,7 @@ def _beyond(
 def _first(state: State, replica: Replica, lane: int, models: tuple[str, ...]) -> Request | None:
     if not models or not state.lane_queued[lane]:
         return None
-    return state.queues.first(replica, lane, models, state.by_level(lane), state.tenants)
+    return state.queues.first(replica, lane, models, state.policy.by_level(lane), state.tenants)
 
 
 def _by_arrival(state: State, replica: Replica) -> tuple[Request, str] | None:
@@ -92,32 +97,23 @@ def _by_arrival(state: State, replica: Replica) -> tuple[Request, str] | None:
 
 def _overdue(state: State, replica: Replica, pool: PoolUse) -> Request | None:
     """The starvation guard: the oldest overdue request that may run here."""
-    if not state.lane_queued[2] or 2 not in replica.lanes:
+    before = state.now - state.policy.queues.P2.max_wait_ms * MS
+    if before < state.queues.oldest or 2 not in replica.lanes:
         return None
     if not pool.promotable(state.policy.starvation.pool_share):
         return None
-    before = state.now - state.policy.queues.P2.max_wait_ms * MS
     return state.queues.overdue(replica, before, state.tenants)
 
 
-def _order(state: State, pool: PoolUse) -> tuple[int, ...] | list[int]:
-    """Lanes by turn. Strict: as numbered. Weighted: the one that is furthest behind its
-    share first, but P0 below its reserve before, and P2 above its bound behind all."""
-    if state.policy.mode == "strict":
-        return LANES
+def _order(state: State, pool: PoolUse) -> list[int]:
+    """Lanes by turn in mode weighted: the one that is furthest behind its share first, but P0
+    below its reserve before, and P2 above its bound behind all."""
     queues = state.policy.queues
     reserve = not pool.dedicated and pool.under(0, queues.P0.min_bandwidth)
     full = not pool.under(2, queues.P2.max_occupy)
     return sorted(
         LANES, key=lambda lane: (lane == 2 and full, lane != 0 or not reserve, state.passes[lane])
     )
-
-
-def _admits(state: State, replica: Replica, pool: PoolUse, lane: int) -> bool:
-    """Whether pool and lane limits let one more of the lane run here."""
-    if lane not in replica.lanes or not state.lane_queued[lane]:
-        return False
-    return allowed(state, pool, lane)
 
 
 def allowed(state: State, pool: PoolUse, lane: int) -> bool:
@@ -160,7 +156,7 @@ def _soonest(state: State, request: Request) -> int:
     """Service (ns) to expect in the request's set."""
     tiers = state.layout.sets.get((request.ticket.model, request.lane), ())
     if not tiers:
-        return state.estimates.typical(request.ticket)
+        return state.estimates.typical(request.ticket, request.work)
     name = tiers[0][0].facts.name
     return state.estimates.expected(request.ticket, name, request.produced)
 

@@ -1,7 +1,8 @@
 """What the core wants done. The actor carries decisions out in order."""
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+from .record import record
 
 
 class Reason(StrEnum):
@@ -13,9 +14,11 @@ class Reason(StrEnum):
     NO_CAPACITY = "no_capacity"
     UPSTREAM_ERROR = "upstream_error"
     TENANT_SUSPENDED = "tenant_suspended"
+    LATENCY_BUDGET = "latency_budget_unreachable"
+    BACKPRESSURE = "backpressure"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Dispatch:
     """Run this attempt there, now. ``waited`` is ns since arrival; ``promoted`` says that the
     starvation guard chose it; ``scores`` of the candidates come with one in a hundred."""
@@ -29,7 +32,7 @@ class Dispatch:
     scores: tuple[tuple[str, float], ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Reject:
     """The request ends here, unserved. ``retry_after`` is an estimate in ns."""
 
@@ -38,7 +41,7 @@ class Reject:
     retry_after: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Preempt:
     """Pause this attempt for the ``beneficiary``. Gain and cost are weighted ns, ``remain``
     is what the victim would still have run (ns): estimates, to be held against what comes."""
@@ -53,7 +56,7 @@ class Preempt:
     remain: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Promote:
     """An overdue request gets a slot before anybody else. ``waited`` in ns."""
 
@@ -61,7 +64,7 @@ class Promote:
     waited: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Trip:
     """Nothing more goes to the replica until a probe finds it well: probe it now."""
 
@@ -69,11 +72,45 @@ class Trip:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class WakeAt:
     """Send a Tick at this time (ns), instead of at any time named before."""
 
     at: int
 
 
-Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt
+class Kind(StrEnum):
+    """What a notice is about."""
+
+    SUSPENDED = "suspended"  # a business, until a time
+    RESTORED = "restored"  # a business
+    BROKEN = "broken"  # a replica, until a time
+    MENDED = "mended"  # a replica
+    PRESSED = "pressed"  # P0 waits too long
+    RELIEVED = "relieved"  # it does not any more
+    ADJUSTED = "adjusted"  # a business's model, by so many levels in all
+    SCALED = "scaled"  # a pool, to so many cards
+    NO_HELP = "no_help"  # more cards in a pool have not helped
+
+
+@record
+class Notice:
+    """The scheduler has changed its ways. ``name`` says whose, ``cause`` why in plain words;
+    ``value`` is a time (ns), levels or cards, as ``kind`` says."""
+
+    kind: Kind
+    name: str
+    cause: str
+    value: int = 0
+
+
+@record
+class Scale:
+    """The pool should have so many cards that take work. ``ready`` has it now."""
+
+    pool: str
+    ready: int
+    desired: int
+
+
+Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt | Notice | Scale

@@ -2,6 +2,7 @@
 
 from math import exp, log2
 
+from .breaker import turn_windows
 from .layout import lay_out
 from .pool import lanes_let_in
 from .state import State
@@ -13,18 +14,22 @@ NS = 1_000_000_000
 HORIZON = 6 * NS
 
 
-def note_arrival(state: State, ticket: Ticket) -> None:
-    """Count a request's work as demand."""
+def note_arrival(state: State, ticket: Ticket) -> float:
+    """Count a request's work as demand; returns it."""
     flow = (ticket.model, ticket.lane)
+    work = state.estimates.work(ticket)
     arrived = state.estimates.arrived
-    arrived[flow] = arrived.get(flow, 0.0) + state.estimates.work(ticket)
+    arrived[flow] = arrived.get(flow, 0.0) + work
+    return work
 
 
 def renew_layout(state: State) -> None:
     """Bring demand up to date and compute placement sets and lane shares from it."""
     _measure(state)
+    turn_windows(state)
     for replica in state.replicas.values():
-        replica.lanes = lanes_let_in(replica.pool, state.policy)
+        replica.lanes_warm = lanes_let_in(replica.pool, state.policy)
+        replica.lanes = replica.lanes_warm if replica.warm else replica.lanes_warm - {0}
     state.layout = lay_out(
         state.replicas,
         state.estimates,
@@ -32,6 +37,7 @@ def renew_layout(state: State) -> None:
         state.layout.prices,
         0.0 if state.policy.mode == "fifo" else state.policy.placement.slot_price,
     )
+    state.lay_out_at = state.now + int(state.policy.placement.reprice_s * NS)
     if state.policy.mode == "weighted":
         _share(state)
 
@@ -44,7 +50,8 @@ def _measure(state: State) -> None:
     state.laid_out = state.now
     keep = exp(-passed / HORIZON)
     arrived = state.estimates.arrived
-    for flow in state.demand.keys() | arrived.keys():
+    # In one order for the same events: sets of names have another in each process.
+    for flow in (*state.demand, *(flow for flow in arrived if flow not in state.demand)):
         rate = arrived.get(flow, 0.0) / passed
         known = state.demand.get(flow)
         state.demand[flow] = rate if known is None else known * keep + rate * (1.0 - keep)

@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
+from .admission import refused_late, turned_away
 from .choice import choose
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
 from .placement import fits, place, remember, roomy, scores, served
 from .replica import Replica
-from .request import Phase, Request
+from .request import ENDED, RUNNING, YIELDING, Request
 from .shares import charge, join, settle
 from .state import State
-from .ticket import Resume
+from .ticket import NEVER
 from .waiting import enqueue, time_to_drain, unqueue
 
 # Candidates and scores are given with one dispatch in so many.
@@ -27,18 +28,15 @@ def kv_need(state: State, request: Request) -> int:
 def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     """Run a new request at once if it can, else queue it, else refuse it."""
     ticket = request.ticket
-    tenant = state.tenant(ticket.business)
-    if tenant.suspended:
-        out.append(Reject(ticket.id, Reason.TENANT_SUSPENDED, state.service))
-        return
-    if tenant.running_limit == 0:
-        out.append(Reject(ticket.id, Reason.CONCURRENCY_EXCEEDED, state.service))
-        return
-    if not served(state, request):
-        out.append(Reject(ticket.id, Reason.NO_CAPACITY, state.service))
-        return
+    tenant = request.tenant
+    unusual = state.breakers or state.broken or state.watching
+    if unusual or tenant.suspended or tenant.running_limit == 0 or not served(state, request):
+        refusal = turned_away(state, request)
+        if refusal is not None:
+            out.append(refusal)
+            return
     replica = None
-    if tenant.may_run:
+    if state.free and tenant.may_run:
         bounded = (ticket.model, request.lane) in state.layout.bounded
         replica = place(state, request, kv_need(state, request) if bounded else 0)
     if replica is not None and choose(state, replica) is None:
@@ -51,7 +49,7 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
         out.append(Reject(ticket.id, reason, time_to_drain(state, tenant.queued + 1)))
     elif waiting >= state.policy.queue(request.lane).max_queue:
         out.append(Reject(ticket.id, Reason.QUEUE_FULL, time_to_drain(state, waiting)))
-    else:
+    elif ticket.budget is None or not refused_late(state, request, out):
         _admit(state, request)
         enqueue(state, request)
         if replica is None and state.layout.bounded:
@@ -79,12 +77,12 @@ def _admit(state: State, request: Request) -> None:
 
 def fill(state: State, replica: Replica, out: list[Decision], *, preempted: bool = False) -> None:
     """Give the replica's free slots to the requests they belong to."""
+    bounded = replica.facts.kv_tokens is not None
     while replica.open(state.now):
         found = choose(state, replica, preempted=preempted)
         if found is None:
             return
         request, why = found
-        bounded = replica.facts.kv_tokens is not None
         if bounded and not fits(state, request, replica, kv_need(state, request)):
             # Smaller requests behind it must not keep it waiting for ever.
             state.blocked.add(replica.facts.name)
@@ -126,56 +124,60 @@ def _start(state: State, request: Request, replica: Replica, out: list[Decision]
 
 def occupy(state: State, request: Request, replica: Replica) -> None:
     """Count a request as running on the replica from now on."""
-    ticket, lane = request.ticket, request.lane
-    request.phase = Phase.RUNNING
+    lane, facts = request.lane, replica.facts
+    request.phase = RUNNING
     request.replica, request.dispatched = replica, state.now
     request.seen = 0
-    bounded = replica.facts.kv_tokens is not None
-    request.kv = replica.need(kv_need(state, request)) if bounded else 0
-    request.estimate = state.estimates.expected(ticket, replica.facts.name, request.produced)
+    request.kv = 0 if facts.kv_tokens is None else replica.need(kv_need(state, request))
+    request.estimate = state.estimates.expected(request.ticket, facts.name, request.produced)
     replica.running += 1
-    replica.turnover += 1.0 / max(1, request.estimate)
+    if replica.counted and replica.running <= facts.slots:
+        state.free -= 1
+    replica.turnover += 1.0 / (request.estimate or 1)
     replica.kv_used += request.kv
-    pool = state.pool(replica)
-    pool.running[lane] += 1
-    pool.promoted += request.promoted
-    tenant = state.tenant(ticket.business)
-    tenant.running += 1
+    use = replica.use
+    use.running[lane] += 1
+    use.promoted += request.promoted
+    request.tenant.running += 1
     state.lane_running[lane] += 1
     if state.policy.mode != "fifo":
         charge(state, request)
-    replica.holds[ticket.id] = request
-    state.stoppable += stoppable(request)
+    replica.holds[request.ticket.id] = request
+    if lane == 2:
+        state.stoppable += stoppable(request)
 
 
 def stoppable(request: Request) -> bool:
     """Whether it is of the kind that preemption may stop while it runs."""
-    return request.lane == 2 and not request.promoted and request.ticket.resume is not Resume.NEVER
+    return request.lane == 2 and not request.promoted and request.ticket.resume is not NEVER
 
 
 def release(state: State, request: Request, *, lost: bool = False) -> Replica:
     """Take a running request off its replica and out of its business's running count.
     ``lost``: what it did will be done again, which its business is not charged for."""
-    replica, ticket, lane = request.replica, request.ticket, request.lane
+    replica, lane = request.replica, request.lane
     assert replica is not None
+    if replica.counted and replica.running <= replica.facts.slots:
+        state.free += 1
     replica.running -= 1
-    replica.turnover -= 1.0 / max(1, request.estimate)
     replica.kv_used -= request.kv
-    pool = state.pool(replica)
-    pool.running[lane] -= 1
-    pool.promoted -= request.promoted
-    tenant = state.tenant(ticket.business)
-    tenant.running -= 1
+    use = replica.use
+    use.running[lane] -= 1
+    use.promoted -= request.promoted
+    request.tenant.running -= 1
     state.lane_running[lane] -= 1
     if state.policy.mode != "fifo":
         settle(state, request, lost=lost)
-    del replica.holds[ticket.id]
-    if not replica.holds:
+    del replica.holds[request.ticket.id]
+    if replica.holds:
+        replica.turnover -= 1.0 / (request.estimate or 1)
+    else:
         replica.turnover = 0.0  # whatever rounding has left
-    state.stoppable -= stoppable(request)
-    if request.phase is Phase.YIELDING:
+    if lane == 2:
+        state.stoppable -= stoppable(request)
+    if request.phase is YIELDING:
         state.yielding -= 1
     request.last = replica.facts.name
     request.replica = None
-    request.phase = Phase.ENDED
+    request.phase = ENDED
     return replica

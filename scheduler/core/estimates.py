@@ -6,6 +6,7 @@ tokens / PREFILL_PER_DECODE. Service is slot time per unit of work, an exponenti
 """
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from .ticket import Ticket
 
@@ -20,17 +21,25 @@ TOKEN_PRIOR = 20_000_000
 EXPLORED = 4
 
 
+K = TypeVar("K")
+
+
 @dataclass(slots=True)
 class Mean:
     """An exponential mean that starts as a plain one."""
 
     value: float
-    samples: int = 0
+    samples: int = 1
 
-    def add(self, sample: float, memory: int) -> None:
-        """Take one sample in."""
-        self.samples += 1
-        self.value += (sample - self.value) / min(self.samples, memory)
+
+def learn(means: dict[K, Mean], key: K, sample: float, memory: int) -> None:
+    """Take one sample into the mean of that name."""
+    mean = means.get(key)
+    if mean is None:
+        means[key] = Mean(sample)
+        return
+    mean.samples += 1
+    mean.value += (sample - mean.value) / (min(memory, mean.samples))
 
 
 @dataclass(slots=True)
@@ -80,14 +89,14 @@ class Estimates:
             unit = TOKEN_PRIOR if ticket.prompt or ticket.output else SERVICE_PRIOR
         return int(unit * self.work(ticket, produced))
 
-    def typical(self, ticket: Ticket) -> int:
-        """Slot time (ns) to expect of a request wherever it may come to run."""
+    def typical(self, ticket: Ticket, work: float) -> int:
+        """Slot time (ns) to expect of so much work wherever it may come to run."""
         mean = self.models.get(ticket.model)
         if mean is not None:
             unit = mean.value
         else:
             unit = TOKEN_PRIOR if ticket.prompt or ticket.output else SERVICE_PRIOR
-        return int(unit * self.work(ticket))
+        return int(unit * work)
 
     def finished(self, ticket: Ticket, replica: str, held: int, output: int) -> None:
         """Learn from a request that ran to its end in one attempt: ``held`` ns for ``output``
@@ -96,17 +105,17 @@ class Estimates:
         if ticket.prompt or ticket.output:
             key = (ticket.business, ticket.model)
             if output:
-                self.output.setdefault(key, Mean(0.0)).add(output, OUTPUT_MEMORY)
+                learn(self.output, key, output, OUTPUT_MEMORY)
             work = (output or self.tokens(ticket)) + ticket.prompt / PREFILL_PER_DECODE
         unit = held / work
-        self.service.setdefault((ticket.model, replica), Mean(0.0)).add(unit, MEMORY)
-        self.models.setdefault(ticket.model, Mean(0.0)).add(unit, 4 * MEMORY)
+        learn(self.service, (ticket.model, replica), unit, MEMORY)
+        learn(self.models, ticket.model, unit, 4 * MEMORY)
 
     def resumed(self, ticket: Ticket, replica: str, produced: int, took: int) -> None:
         """Learn from a request that went on from ``produced`` tokens, ``took`` ns after it got
         its slot: restored from a snapshot, found in a cache, or computed again."""
         unit = took / max(1, ticket.prompt + produced)
-        self.resumes.setdefault((ticket.model, replica), Mean(0.0)).add(unit, MEMORY)
+        learn(self.resumes, (ticket.model, replica), unit, MEMORY)
 
     def resuming(self, ticket: Ticket, replica: str, produced: float) -> int:
         """Time (ns) to expect until a request paused on the replica goes on from ``produced``
@@ -116,6 +125,15 @@ class Estimates:
             return int(known.value * (ticket.prompt + produced))
         unit = self.per_unit(ticket.model, replica) / PREFILL_PER_DECODE
         return int(unit * (ticket.prompt + produced))
+
+    def doubt(self, model: str) -> None:
+        """Work was refused by what is known of the model: the next measurements count more."""
+        for mean in (
+            self.models.get(model),
+            *(mean for (name, _), mean in self.service.items() if name == model),
+        ):
+            if mean is not None:
+                mean.samples = max(1, mean.samples - 1)
 
     def forget(self, replica: str) -> None:
         """A replica has been replaced: what was measured there counts no more."""

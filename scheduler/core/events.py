@@ -1,31 +1,32 @@
 """What can happen. Each event names one request's attempt or one part of the world."""
 
-from dataclasses import dataclass
 from enum import Enum
 
 from metering.core.facts import BusinessFacts
 
 from .fleet import PoolFacts, ReplicaFacts
 from .policy import Policy
+from .record import record
 from .ticket import Ticket
 
 
 class Fault(Enum):
-    """Why an attempt ended before its first content byte."""
+    """Why an attempt ended before its answer did."""
 
     UNREACHABLE = "unreachable"  # refused, reset or timed out: the replica is suspect
     BUSY = "busy"  # the engine said 429 or 503: no fault of the replica
     ERROR = "error"  # the engine answered 5xx, or broke off
+    SILENT = "silent"  # it fell silent in the middle of an answer, the connection being open
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arrived:
     """A request wants to run."""
 
     ticket: Ticket
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Adopted:
     """A request that exists already, told to a state that is being rebuilt: it runs on
     ``replica``, or waits (None) with ``attempt`` attempts behind it."""
@@ -36,7 +37,7 @@ class Adopted:
     generation: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Progress:
     """The caller has seen ``tokens`` output tokens: told at the first byte, and then at most
     once a second."""
@@ -46,18 +47,20 @@ class Progress:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Finished:
     """The attempt has ended and holds its slot no longer, whatever came of it. Tokens are the
-    true figures, 0 where they are not known."""
+    true figures, 0 where they are not known. ``failed``: the replica broke
+    off, or fell silent, and nothing could be saved."""
 
     request: str
     attempt: int
     prompt: int = 0
     output: int = 0
+    failed: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Yielded:
     """A preempted attempt has stopped. ``produced`` output tokens are kept."""
 
@@ -66,7 +69,7 @@ class Yielded:
     produced: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Failed:
     """The attempt broke off and another may be tried: nothing of it has reached the caller,
     or the answer can go on from the ``produced`` output tokens that have."""
@@ -77,32 +80,34 @@ class Failed:
     produced: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cancelled:
     """The caller has gone, wherever its request was."""
 
     request: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReplicaChanged:
     """A replica is as told, from now on. A new ``generation`` is a new process under the
-    old name: its slots are free, and what still runs belongs to the old one."""
+    old name: its slots are free, and what still runs belongs to the old one. P0 waits until
+    it is ``warm``."""
 
     facts: ReplicaFacts
     pool: PoolFacts
     ready: bool
     generation: int
+    warm: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ReplicaRemoved:
     """A replica left the fleet; what runs there runs on."""
 
     name: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Measured:
     """A replica's own figures: GPU and memory use 0-1 (10 s means; None: unknown), and the
     number of requests waiting inside it."""
@@ -113,14 +118,14 @@ class Measured:
     queue: int | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PolicyChanged:
     """Other rules from now on; waiting requests keep their places."""
 
     policy: Policy
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class QuotaChanged:
     """A business's limits are as told; ``facts`` None: the business is gone."""
 
@@ -128,7 +133,7 @@ class QuotaChanged:
     facts: BusinessFacts | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Tick:
     """Time has passed."""
 

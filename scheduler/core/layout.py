@@ -39,7 +39,8 @@ class Layout:
     """``sets`` and ``spills``: tiers of replicas to try in order, by flow. ``wanted``,
     ``spare`` and ``strange``: models by lane for which a replica is in the set, in the spill,
     or in neither though it takes them; ``apart`` has the last by flow. ``bounded``: of a
-    flow's set and spill those whose KV cache has a bound. ``slots``: of a flow's set."""
+    flow's set and spill those whose KV cache has a bound. ``slots``: of a flow's set.
+    ``levels``: which ones the replicas that serve a flow, now or once they are warm, take."""
 
     plan: Plan = field(default_factory=Plan)
     prices: dict[str, float] = field(default_factory=dict)
@@ -51,10 +52,11 @@ class Layout:
     apart: dict[Flow, tuple[Replica, ...]] = field(default_factory=dict)
     bounded: dict[Flow, tuple[Replica, ...]] = field(default_factory=dict)
     slots: dict[Flow, int] = field(default_factory=dict)
+    levels: dict[Flow, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
 def group_name(replica: Replica, estimates: Estimates) -> str:
-    """The replica's group: same pool, models and slots, and about the same speed."""
+    """The replica's group: same pool, lanes, models and slots, and about the same speed."""
     facts = replica.facts
     ratios = [
         estimates.service[model, facts.name].value / estimates.models[model].value
@@ -63,7 +65,8 @@ def group_name(replica: Replica, estimates: Estimates) -> str:
     ]
     speed = round(log(sum(ratios) / len(ratios)) / log(1.8)) if ratios and sum(ratios) else 0
     models = ",".join(sorted(facts.models))
-    return f"{facts.pool}|{models}|{facts.slots}|{facts.gpus}|{facts.levels}|{speed}"
+    kind = f"{models}|{facts.slots}|{facts.gpus}|{facts.levels}"
+    return f"{facts.pool}|{kind}|{speed}" if replica.warm else f"{facts.pool}|{kind}|cold|{speed}"
 
 
 def _kind(group: str) -> str:
@@ -107,10 +110,21 @@ def lay_out(
     kept = {name: price for name, price in prices.items() if name in groups}
     layout = Layout(prices=kept)
     layout.plan = solve(demand, options, slots, kept)
+    layout.levels = _levels(groups)
     for flow, services in options.items():
         _sort(layout, flow, services, groups, estimates, slot_price)
     _turn_around(layout, replicas)
     return layout
+
+
+def _levels(groups: Mapping[str, list[Replica]]) -> dict[Flow, tuple[tuple[int, int], ...]]:
+    """The levels that each flow's replicas take, those that are not warm yet included."""
+    found: dict[Flow, set[tuple[int, int]]] = {}
+    for members in groups.values():
+        for model in members[0].facts.models:
+            for lane in members[0].lanes_warm:
+                found.setdefault((model, lane), set()).update(r.facts.levels for r in members)
+    return {flow: tuple(sorted(levels)) for flow, levels in found.items()}
 
 
 def _service(members: list[Replica], model: str, estimates: Estimates) -> float:

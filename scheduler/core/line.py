@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from .request import Phase, Request
+from .request import QUEUED, Request
 from .tenant import Tenant
 
 Entry = tuple[int, int, Request]
@@ -36,7 +36,9 @@ class Line:
     def push(self, request: Request, served: float) -> None:
         """Add a waiting request; ``served`` is its business's counter."""
         business = request.ticket.business
-        heap = self.heaps.setdefault(business, [])
+        heap = self.heaps.get(business)
+        if heap is None:
+            heap = self.heaps[business] = []
         rank = request.since if self.lane is None else request.key
         entry = (rank, request.sequence, request)
         heappush(heap, entry)
@@ -64,9 +66,12 @@ class Line:
             if listed.get(business) is not head:
                 heappop(heads)
                 continue
-            entry = self._head(business)
             tenant = tenants[business]
             now = 0.0 if lane is None else tenant.served[lane]
+            heap = self.heaps[business]
+            entry = heap[0] if heap else None
+            if entry is None or not self._waits(entry):
+                entry = self._head(business)
             if entry is not None and entry[1] == sequence and entry[0] == key and served == now:
                 if tenant.may_run:
                     return (served, key, sequence), entry[2]
@@ -121,7 +126,7 @@ class Line:
     def _waits(self, entry: Entry) -> bool:
         """Whether the entry is its request's present one: it may have run meanwhile."""
         rank, _, request = entry
-        if request.phase is not Phase.QUEUED:
+        if request.phase is not QUEUED:
             return False
         return rank == (request.since if self.lane is None else request.key)
 

@@ -9,11 +9,17 @@ MOST_SESSIONS = 10_000
 
 
 def served(state: State, request: Request) -> bool:
-    """Whether any replica in service would take the request when it has room."""
+    """Whether any replica in service would take the request when it has room, and is warm."""
     ticket, lane = request.ticket, request.lane
+    if not request.tried:
+        levels = state.layout.levels.get((ticket.model, lane), ())
+        for least, most in levels:  # noqa: SIM110 - a generator takes longer than it
+            if least <= ticket.level <= most:
+                return True
+        return False
     return any(
         replica.serving()
-        and replica.takes(ticket.model, lane, ticket.level)
+        and replica.will_take(ticket.model, lane, ticket.level)
         and not request.avoids(replica)
         for replica in state.replicas.values()
     )
@@ -71,7 +77,7 @@ def _best(state: State, request: Request, tier: tuple[Replica, ...], tokens: int
             if (
                 least <= level <= most
                 and not (request.tried and request.avoids(replica))
-                and (lane < 2 or allowed(state, state.pool(replica), lane))
+                and (lane < 2 or allowed(state, replica.use, lane))
             ):
                 free.append(replica)
     if len(free) < 2:

@@ -20,7 +20,7 @@ from .decisions import Decision, Preempt
 from .dispatch import kv_need
 from .placement import is_large_enough
 from .replica import Replica
-from .request import Phase, Request
+from .request import YIELDING, Request
 from .state import State
 from .victims import Victim, enough, may_stop, weigh
 
@@ -92,7 +92,7 @@ def _urgent(state: State, lanes: list[int]) -> list[Request]:
         for level in sorted(levels):
             for line in levels[level].values():
                 found += line.foremost(most)
-            if len(found) >= most and state.by_level(lane):
+            if len(found) >= most and state.policy.by_level(lane):
                 break
         found += [request for request in state.queues.retries if request.lane == lane]
     started: Counter[str] = Counter()
@@ -101,7 +101,7 @@ def _urgent(state: State, lanes: list[int]) -> list[Request]:
         len(found), found, key=lambda r: (r.lane, r.ticket.level, r.key, r.sequence)
     ):
         business = request.ticket.business
-        if state.tenant(business).may_run_beside(started[business]):
+        if request.tenant.may_run_beside(started[business]):
             started[business] += 1
             urgent.append(request)
     return urgent[:most]
@@ -122,9 +122,9 @@ def _best_offer(state: State, request: Request, place: int) -> Offer | None:
     ]
     if not where:
         return None
-    gain = _gain(state, request, _expected_wait(state, where, place))
+    wait = _expected_wait(state, where, place)
     offers = [
-        offer for replica in where if (offer := _offer(state, replica, request, gain)) is not None
+        offer for replica in where if (offer := _offer(state, replica, request, wait)) is not None
     ]
     return min(offers, key=Offer.rank, default=None)
 
@@ -137,34 +137,38 @@ def _expected_wait(state: State, where: list[Replica], place: int) -> int:
 
 
 def _ends_in(state: State, running: Request) -> int:
-    if running.phase is Phase.YIELDING:
-        return max(0, running.stopped + state.stopping - state.now)
+    if running.phase is YIELDING and running.replica is not None:
+        return max(0, running.stopped + running.replica.stopping - state.now)
     return running.remaining(state.now)
 
 
-def _offer(state: State, replica: Replica, request: Request, gain: int) -> Offer | None:
-    """The fewest victims on one replica that free a slot and enough KV cache, if they pay."""
+def _offer(state: State, replica: Replica, request: Request, wait: int) -> Offer | None:
+    """The fewest victims on one replica that free a slot and enough KV cache, if they pay
+    against a ``wait`` (ns)."""
     candidates = [weigh(state, held) for held in replica.holds.values() if may_stop(state, held)]
     victims = enough(state, replica, request, candidates)
     if victims is None:
         return None
     cost = sum(victim.cost for victim in victims)
+    gain = _gain(state, request, wait, replica.stopping)
     lent = replica.pool.dedicated and 2 not in replica.lanes
     if not lent and gain - cost < state.policy.preemption.margin_ms * MS:
         return None
     return Offer(gain, cost, victims)
 
 
-def _gain(state: State, request: Request, wait: int) -> int:
+def _gain(state: State, request: Request, wait: int, stopping: int) -> int:
+    """Weighted time (ns) that the request wins when a slot is free ``stopping`` ns from now
+    instead of after the ``wait``."""
     queues, weight = state.policy.queues, state.policy.preemption.weights.P0
     if request.lane:
         weight *= queues.P1.weight / queues.P0.weight
-    gain = int((wait - state.stopping) * weight)
+    gain = int((wait - stopping) * weight)
     budget = request.ticket.budget
     if budget is not None:
         due = request.ticket.arrived + budget
-        service = state.estimates.typical(request.ticket)
-        if state.now + state.stopping + service <= due < state.now + wait + service:
+        service = state.estimates.typical(request.ticket, request.work)
+        if state.now + stopping + service <= due < state.now + wait + service:
             gain += min(budget, MOST_MISS)
     return gain
 
@@ -173,7 +177,7 @@ def _stop(
     state: State, victim: Request, request: Request, offer: Offer, out: list[Decision]
 ) -> None:
     assert victim.replica is not None
-    victim.phase = Phase.YIELDING
+    victim.phase = YIELDING
     victim.preempted += 1
     victim.stopped = state.now
     state.yielding += 1

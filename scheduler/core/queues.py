@@ -83,23 +83,18 @@ class Queues:
             for line in models.values():
                 line.relist(business, served)
 
-    def unpark(self, business: str, tenant: Tenant) -> bool:
-        """Let the business's requests be seen again; True if any had been hidden."""
-        parked = [
-            (lane, line)
-            for lane, levels in enumerate(self.lanes)
-            for models in levels.values()
-            for line in models.values()
-            if business in line.parked
-        ]
-        for lane, line in parked:
-            line.unpark(business, tenant.served[lane])
-        guarded = [line for line in self.waits.values() if business in line.parked]
-        for line in guarded:
-            line.unpark(business, 0.0)
-            # What it hid may be older than what is seen.
-            self.oldest = 0
-        return bool(parked or guarded) or any(r.ticket.business == business for r in self.retries)
+    def unpark(self, business: str, tenant: Tenant) -> None:
+        """Let the business's requests be seen again."""
+        for lane, levels in enumerate(self.lanes):
+            for models in levels.values():
+                for line in models.values():
+                    if business in line.parked:
+                        line.unpark(business, tenant.served[lane])
+        for line in self.waits.values():
+            if business in line.parked:
+                line.unpark(business, 0.0)
+                # What it hid may be older than what is seen.
+                self.oldest = 0
 
     def first(
         self,
@@ -128,7 +123,7 @@ class Queues:
                     found.append(head)
             if by_level and found:
                 break
-        best = _in_turn(found, tenants) if found else None
+        best = _in_turn(found) if found else None
         if self.retries:
             return self._retry(replica, lane, models, by_level, tenants, best)
         return best
@@ -196,11 +191,13 @@ class Queues:
         return heads
 
 
-def _in_turn(found: list[tuple[Rank, Request]], tenants: Mapping[str, Tenant]) -> Request:
+def _in_turn(found: list[tuple[Rank, Request]]) -> Request:
     """Of the heads of several lines the least served business's, whose models take turns."""
-    best = min(found)[1] if len(found) > 1 else found[0][1]
-    turns = tenants[best.ticket.business].turns
-    mine = [head for head in found if head[1].ticket.business == best.ticket.business]
+    if len(found) == 1:
+        return found[0][1]
+    best = min(found)[1]
+    mine = [head for head in found if head[1].tenant is best.tenant]
     if len(mine) > 1:
+        turns = best.tenant.turns
         best = min(mine, key=lambda head: (turns.get(head[1].ticket.model, 0), head[0]))[1]
     return best

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .fleet import PoolFacts, ReplicaFacts
+from .policy import Failover
+from .pool import PoolUse
 
 if TYPE_CHECKING:
     from .request import Request
@@ -13,6 +15,9 @@ BUSY_MOST = 8_000_000_000
 # Figures older than this (ns) count as unknown, never as idle.
 STALE = 10_000_000_000
 UNKNOWN = 0.5
+# Until a first request has been stopped there (ns).
+STOPPING_PRIOR = 50_000_000
+STOPPING_MEMORY = 8
 
 
 @dataclass(slots=True, eq=False)
@@ -20,29 +25,44 @@ class Replica:
     """``running`` requests and ``kv_used`` tokens are counted from the moment of dispatch,
     never read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the
     engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here,
-    of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy.
-    Layouts bring that up to date."""
+    of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy,
+    ``lanes_warm`` those let in once it is ``warm``. Layouts bring that up to date. ``use`` is
+    its pool's; ``counted`` says that its free slots are in the state's count. ``stopping`` is
+    how long it takes a request to stop (ns). ``failures`` in a row open its breaker;
+    ``probes`` may run while that is half open."""
 
     facts: ReplicaFacts
     pool: PoolFacts
     generation: int
     ready: bool
+    use: PoolUse
+    counted: bool = False
     running: int = 0
     kv_used: int = 0
     busy_until: int = 0
     busy_for: int = 0
+    failures: int = 0
+    probes: int = 0
     gpu: float | None = None
     memory: float | None = None
     queue: int | None = None
     measured: int = 0
     turnover: float = 0.0
+    stopping: int = STOPPING_PRIOR
+    warm: bool = True
     lanes: frozenset[int] = frozenset()
+    lanes_warm: frozenset[int] = frozenset()
     holds: "dict[str, Request]" = field(default_factory=dict)
 
     def takes(self, model: str, lane: int, level: int) -> bool:
         """Whether it holds the model and its lanes and bounds let this lane and level in."""
         least, most = self.facts.levels
         return model in self.facts.models and lane in self.lanes and least <= level <= most
+
+    def will_take(self, model: str, lane: int, level: int) -> bool:
+        """The same, now or as soon as it is warm."""
+        least, most = self.facts.levels
+        return model in self.facts.models and lane in self.lanes_warm and least <= level <= most
 
     def serving(self) -> bool:
         """Whether it takes new work at all."""
@@ -52,7 +72,7 @@ class Replica:
         """Whether a slot may be given out now."""
         return (
             self.ready
-            and self.running < self.facts.slots
+            and self.running < (self.probes or self.facts.slots)
             and not self.facts.draining
             and self.busy_until <= now
         )
@@ -71,6 +91,26 @@ class Replica:
             return  # said by attempts of before
         self.busy_for = min(max(2 * self.busy_for, BUSY_LEAST), BUSY_MOST)
         self.busy_until = now + self.busy_for
+
+    def note_stop(self, took: int) -> None:
+        """Learn how long a stop takes here: engines differ, and so does what they save."""
+        self.stopping += (took - self.stopping) // STOPPING_MEMORY
+
+    def fail(self, now: int, rules: Failover) -> bool:
+        """One more attempt has failed here; True if that opens the breaker, or opens it again.
+        Nothing comes here for a time, then a few requests to try it with."""
+        self.failures += 1
+        if self.failures < rules.fail_threshold or now < self.busy_until:
+            return False
+        self.probes = rules.half_open_probes
+        self.busy_until = now + int(rules.open_s * 1e9)
+        return True
+
+    def mend(self) -> bool:
+        """An attempt has gone well; True if that closes the breaker."""
+        self.failures = 0
+        broken, self.probes = self.probes > 0, 0
+        return broken
 
     def score(self, now: int, weights: tuple[float, float, float]) -> float:
         """``w1(1 - gpu) + w2(1 - memory) + w3(1 - queue)``; a figure that the replica does not

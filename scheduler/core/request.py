@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from .replica import Replica
+from .tenant import Tenant
 from .ticket import Ticket
 
 
@@ -16,10 +17,15 @@ class Phase(Enum):
     ENDED = "ended"
 
 
+# Looked up at every turn, and an enum's attributes are slow.
+QUEUED, RUNNING, YIELDING, ENDED = Phase
+
+
 @dataclass(slots=True, eq=False)
 class Request:
-    """``key`` orders its queue and is fixed when it is queued; ``sequence`` breaks ties.
-    ``tried`` are replica generations that failed it; ``replica`` is the generation it runs
+    """``tenant`` is its business's row, ``work`` what was expected of it when it arrived (see
+    ``estimates``). ``key`` orders its queue and is fixed when it is queued; ``sequence`` breaks
+    ties. ``tried`` are replica generations that failed it; ``replica`` is the generation it runs
     on, even if that has been replaced, ``last`` the name of the one it ran on before.
     ``since`` is when its present wait began (ns): its arrival, or when it lost its slot.
     ``seen`` are the output tokens its caller has seen of this attempt, ``produced`` those of
@@ -28,9 +34,11 @@ class Request:
 
     ticket: Ticket
     sequence: int
+    tenant: Tenant
+    work: float
     key: int = 0
     lane: int = 0
-    phase: Phase = Phase.QUEUED
+    phase: Phase = QUEUED
     attempt: int = 0
     failures: int = 0
     replica: Replica | None = None
@@ -55,7 +63,7 @@ class Request:
     @property
     def running(self) -> bool:
         """Whether it holds a slot."""
-        return self.phase is Phase.RUNNING or self.phase is Phase.YIELDING
+        return self.phase is RUNNING or self.phase is YIELDING
 
     def remaining(self, now: int) -> int:
         """Slot time (ns) that it is still expected to hold."""

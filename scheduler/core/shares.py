@@ -8,8 +8,7 @@ from .state import State
 def join(state: State, request: Request) -> None:
     """Count a request in its lane. A business that was idle there starts with the least
     served of those that were not, a lane that was idle with the others."""
-    business, lane = request.ticket.business, request.lane
-    tenant = state.tenant(business)
+    business, lane, tenant = request.ticket.business, request.lane, request.tenant
     if not tenant.active[lane]:
         least = state.active[lane].least(state.tenants)
         if least is None:
@@ -30,28 +29,25 @@ def _join_lane(state: State, lane: int) -> None:
 
 def leave(state: State, request: Request) -> None:
     """Take a request out of its lane's count."""
-    business, lane = request.ticket.business, request.lane
-    tenant = state.tenant(business)
+    lane, tenant = request.lane, request.tenant
     tenant.active[lane] -= 1
     if not tenant.active[lane]:
-        state.active[lane].leave(business)
+        state.active[lane].leave(request.ticket.business)
         state.virtual[lane] = max(state.virtual[lane], tenant.used[lane])
 
 
 def charge(state: State, request: Request) -> None:
     """Count the slot time expected of a request that starts."""
-    ticket, lane = request.ticket, request.lane
-    tenant = state.tenant(ticket.business)
+    lane, tenant = request.lane, request.tenant
     request.charged = tenant.charge(lane, request.estimate * state.policy.order.fairness)
     state.sequence += 1
-    tenant.turns[ticket.model] = state.sequence
+    tenant.turns[request.ticket.model] = state.sequence
     state.passes[lane] += request.estimate / state.shares[lane]
 
 
 def settle(state: State, request: Request, *, lost: bool) -> None:
     """Count what it was instead. ``lost``: it will be done again, and is charged then."""
-    business, lane = request.ticket.business, request.lane
-    tenant = state.tenant(business)
+    lane, tenant = request.lane, request.tenant
     held = state.now - request.dispatched
     state.passes[lane] += (held - request.estimate) / state.shares[lane]
     before = tenant.served[lane]
@@ -59,7 +55,7 @@ def settle(state: State, request: Request, *, lost: bool) -> None:
     tenant.settle(lane, request.charged, due)
     request.charged = 0.0
     if tenant.served[lane] < before and tenant.queued and state.lane_queued[lane]:
-        state.queues.fell(business, lane, tenant.served[lane])
+        state.queues.fell(request.ticket.business, lane, tenant.served[lane])
 
 
 def forget_shares(state: State) -> None:

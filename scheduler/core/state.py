@@ -6,16 +6,19 @@ queue; the property tests hold them against a recount.
 
 from dataclasses import dataclass, field
 
+from .breaker import Breaker
 from .counters import Active
 from .estimates import Estimates
+from .fleet import PoolFacts
 from .layout import Layout
 from .policy import Policy
 from .pool import PoolUse
+from .pressure import Pressure
 from .prices import Flow
 from .queues import Queues
 from .replica import Replica
 from .request import Request
-from .tenant import Tenant
+from .tenant import Outcomes, Tenant
 
 SEED_FACTOR = 6364136223846793005
 SEED_TERM = 1442695040888963407
@@ -25,19 +28,23 @@ SEED_BITS = (1 << 64) - 1
 @dataclass(slots=True)
 class State:
     """``now`` (ns) never goes back. ``service`` is the mean time a slot was held (ns).
-    ``wake`` is the time asked for last. ``blocked`` names replicas kept free for a request
+    ``wake`` is the time asked for last. ``free`` are the slots of serving replicas that
+    nobody holds. ``blocked`` names replicas kept free for a request
     at the head of the queue that needs more KV cache than is free there. ``virtual`` is the
     largest counter of a business that has left the lane, ``active`` has those that have not,
-    and ``passes`` says how far each lane has come in mode weighted."""
+    and ``passes`` says how far each lane has come in mode weighted. ``retries`` may be made
+    now; ``hopeless`` requests were refused, or let in to probe, by their budgets; ``broken``
+    replicas have an open breaker. P0's wait is looked at next at ``press_at`` (ns), if any
+    waits or pressure is ``watching``."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
     now: int = 0
     sequence: int = 0
     service: int = 1_000_000_000
-    stopping: int = 50_000_000
     wake: int = 0
     laid_out: int = 0
+    lay_out_at: int = 0
     looked: int = 0
     look_again: int = 0
     busy_until: int = 0
@@ -62,7 +69,16 @@ class State:
     passes: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     shares: list[float] = field(default_factory=lambda: [1.0, 1.0, 1.0])
     expiries: list[tuple[int, int, Request]] = field(default_factory=list)
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    outcomes: Outcomes = field(default_factory=Outcomes)
+    retries: float = 3.0
+    hopeless: int = 0
+    press_at: int = 0
+    watching: bool = False
+    broken: int = 0
+    pressure: Pressure = field(default_factory=Pressure)
     blocked: set[str] = field(default_factory=set)
+    free: int = 0
     stoppable: int = 0
     yielding: int = 0
 
@@ -73,22 +89,14 @@ class State:
             found = self.tenants[business] = Tenant()
         return found
 
-    def by_level(self, lane: int) -> bool:
-        """Whether the lane serves its levels strictly one after the other."""
-        if self.policy.mode == "fifo":
-            return False
-        bands = self.policy.bands
-        return (bands.P0, bands.P1, bands.P2)[lane] == "by_level"
-
     def draw(self, below: int) -> int:
         """A number from 0 to ``below`` - 1, of the seed alone (linear congruential)."""
         self.seed = (self.seed * SEED_FACTOR + SEED_TERM) & SEED_BITS
         return (self.seed >> 33) % below
 
-    def pool(self, replica: Replica) -> PoolUse:
-        """What the replica's pool is used for."""
-        name = replica.pool.name
-        found = self.pools.get(name)
+    def use(self, pool: PoolFacts) -> PoolUse:
+        """What the pool is used for."""
+        found = self.pools.get(pool.name)
         if found is None:
-            found = self.pools[name] = PoolUse(dedicated=replica.pool.dedicated)
+            found = self.pools[pool.name] = PoolUse(dedicated=pool.dedicated)
         return found

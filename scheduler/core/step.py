@@ -9,15 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 from . import events
-from .decisions import Decision, Reason, Reject, Trip
+from .breaker import note_outcome
+from .decisions import Decision, Kind, Notice, Reason, Reject, Trip
 from .decisions import WakeAt as Wake
 from .demand import note_arrival, renew_layout
 from .dispatch import fill, fill_all, occupy, release, start_or_queue
 from .placement import served
-from .pool import PoolUse
 from .preempt import consider
+from .pressure import look
 from .replica import Replica
-from .request import Phase, Request
+from .request import QUEUED, YIELDING, Request
 from .shares import forget_shares, join
 from .state import State
 from .waiting import end, enqueue, enqueue_ahead, expire, line_up, next_wake
@@ -26,6 +27,8 @@ MS = 1_000_000
 # An attempt that failed may be made elsewhere, but not without end.
 MOST_FAILURES = 3
 SMOOTHING = 64
+# What the retry budget comes to at most, however long all has gone well.
+MOST_RETRIES = 10.0
 
 
 def step(state: State, event: events.Event, now: int) -> list[Decision]:
@@ -33,9 +36,10 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
 
     Events about requests, attempts or replicas that are no more change nothing.
     """
-    state.now = max(state.now, now)
+    if now > state.now:  # noqa: PLR1730 - twice as fast as max, at every event
+        state.now = now
     out: list[Decision] = []
-    if state.now - state.laid_out >= state.policy.placement.reprice_s * 1_000_000_000:
+    if state.now >= state.lay_out_at:
         renew_layout(state)
     HANDLERS[type(event)](state, event, out)
     if state.blocked:
@@ -48,6 +52,8 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
         state.lane_queued[0] or (state.lane_queued[1] and state.policy.queues.P1.preempt)
     ):
         consider(state, out)
+    if state.now >= state.press_at and (state.lane_queued[0] or state.watching):
+        look(state, out)
     wake = next_wake(state)
     if wake and wake != state.wake:
         out.append(Wake(wake))
@@ -60,8 +66,11 @@ def _arrived(state: State, event: events.Arrived, out: list[Decision]) -> None:
     if ticket.id in state.requests:
         return
     state.sequence += 1
-    note_arrival(state, ticket)
-    start_or_queue(state, Request(ticket, state.sequence, lane=ticket.lane), out)
+    state.retries = min(MOST_RETRIES, state.retries + state.policy.failover.retry_budget)
+    work = note_arrival(state, ticket)
+    tenant = state.tenant(ticket.business)
+    request = Request(ticket, state.sequence, tenant, work, lane=ticket.lane)
+    start_or_queue(state, request, out)
 
 
 def _adopted(state: State, event: events.Adopted, out: list[Decision]) -> None:
@@ -69,7 +78,8 @@ def _adopted(state: State, event: events.Adopted, out: list[Decision]) -> None:
     if ticket.id in state.requests:
         return
     state.sequence += 1
-    request = Request(ticket, state.sequence, lane=ticket.lane, attempt=event.attempt)
+    tenant, work = state.tenant(ticket.business), state.estimates.work(ticket)
+    request = Request(ticket, state.sequence, tenant, work, lane=ticket.lane, attempt=event.attempt)
     replica = state.replicas.get(event.replica) if event.replica is not None else None
     if event.replica is None:
         state.requests[ticket.id] = request
@@ -108,7 +118,16 @@ def _finished(state: State, event: events.Finished, out: list[Decision]) -> None
     held = state.now - request.dispatched
     state.service += (held - state.service) // SMOOTHING
     request.replica.busy_for = 0
-    if not request.produced:
+    if event.failed or state.breakers:
+        note_outcome(state, request, out, failed=event.failed)
+    else:
+        state.outcomes.ended += 1
+        request.tenant.outcomes.ended += 1
+    if event.failed:
+        _failed_at(state, request.replica, out)
+    elif request.replica.failures:
+        _mended(state, request.replica, out)
+    if not request.produced and not event.failed:
         name = request.replica.facts.name
         state.estimates.finished(request.ticket, name, held, event.output)
     replica = release(state, request)
@@ -120,9 +139,8 @@ def _yielded(state: State, event: events.Yielded, out: list[Decision]) -> None:
     request = _holder(state, event.request, event.attempt)
     if request is None:
         return
-    if request.phase is Phase.YIELDING:
-        took = state.now - request.stopped
-        state.stopping += (took - state.stopping) // 8
+    if request.phase is YIELDING and request.replica is not None:
+        request.replica.note_stop(state.now - request.stopped)
     request.produced = max(request.produced, event.produced)
     replica = release(state, request, lost=not event.produced)
     enqueue_ahead(state, request)
@@ -146,18 +164,57 @@ def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
         request.failures += 1
         request.tried |= {(replica.facts.name, replica.generation)}
         known = state.replicas.get(replica.facts.name) is replica
-        if event.fault is events.Fault.UNREACHABLE and replica.ready and known:
+        if event.fault is not events.Fault.UNREACHABLE:
+            _failed_at(state, replica, out)
+        elif replica.ready and known:
             replica.ready = False
             _count_slots(state)
             renew_layout(state)
             out.append(Trip(replica.facts.name, replica.generation))
-    if request.failures >= MOST_FAILURES or (request.failures and not served(state, request)):
+    if request.failures and not (
+        request.failures < MOST_FAILURES
+        and served(state, request)
+        and _retries(state, request, event)
+    ):
         end(state, request)
+        note_outcome(state, request, out, failed=True)
         out.append(Reject(request.ticket.id, Reason.UPSTREAM_ERROR, state.service))
     else:
         enqueue(state, request)
         fill_all(state, out)
     _freed(state, replica, request, out)
+
+
+def _retries(state: State, request: Request, event: events.Failed) -> bool:
+    """Whether the budget has room for one more attempt. One that goes on from what the caller
+    has, or whose replica was gone, is not counted: it makes no work twice."""
+    if request.produced or event.fault is events.Fault.UNREACHABLE:
+        return True
+    if state.retries < 1.0:
+        return False
+    state.retries -= 1.0
+    return True
+
+
+def _failed_at(state: State, replica: Replica, out: list[Decision]) -> None:
+    """An attempt has failed at the replica: its breaker may open."""
+    if not replica.fail(state.now, state.policy.failover):
+        return
+    state.busy_until = max(state.busy_until, replica.busy_until)
+    _count_broken(state)
+    cause = f"{replica.failures} failures in a row"
+    out.append(Notice(Kind.BROKEN, replica.facts.name, cause, replica.busy_until))
+
+
+def _mended(state: State, replica: Replica, out: list[Decision]) -> None:
+    """An attempt has gone well there."""
+    if replica.mend():
+        _count_broken(state)
+        out.append(Notice(Kind.MENDED, replica.facts.name, "an attempt has gone well"))
+
+
+def _count_broken(state: State) -> None:
+    state.broken = sum(replica.probes > 0 for replica in state.replicas.values())
 
 
 def _cancelled(state: State, event: events.Cancelled, out: list[Decision]) -> None:
@@ -174,10 +231,11 @@ def _cancelled(state: State, event: events.Cancelled, out: list[Decision]) -> No
 
 def _freed(state: State, replica: Replica, request: Request, out: list[Decision]) -> None:
     """A request has left a slot and a place in its business's running limit."""
-    policy, business = state.policy, request.ticket.business
-    tenant = state.tenant(business)
-    hidden = tenant.running_limit is not None and state.queues.unpark(business, tenant)
+    policy, tenant = state.policy, request.tenant
+    # While the business was at its limit, slots may have come free that its requests could use.
+    hidden = bool(tenant.queued) and tenant.running + 1 == tenant.running_limit
     if hidden:
+        state.queues.unpark(request.ticket.business, tenant)
         state.overdue_at = 0
     # Limits of the whole pool may have kept another of its replicas idle.
     bound = request.lane == 2 and not policy.queues.P2.borrow
@@ -193,18 +251,27 @@ def _replica_changed(state: State, event: events.ReplicaChanged, out: list[Decis
     if known is not None and known.generation == event.generation:
         if known.pool.name != event.pool.name:
             _move(state, known, event)
-        known.facts, known.pool, known.ready = event.facts, event.pool, event.ready
+        known.facts, known.pool = event.facts, event.pool
+        known.ready, known.warm = event.ready, event.warm
     else:
         if known is not None:
+            known.counted = False
             state.estimates.forget(name)
-        state.replicas[name] = Replica(event.facts, event.pool, event.generation, event.ready)
+        state.replicas[name] = Replica(
+            event.facts,
+            event.pool,
+            event.generation,
+            event.ready,
+            state.use(event.pool),
+            warm=event.warm,
+        )
     _fleet_changed(state, out)
 
 
 def _move(state: State, replica: Replica, event: events.ReplicaChanged) -> None:
     """Its running requests count in another pool from now on."""
-    old = state.pool(replica)
-    new = state.pools.setdefault(event.pool.name, PoolUse())
+    old, new = replica.use, state.use(event.pool)
+    replica.use = new
     for request in state.requests.values():
         if request.running and request.replica is replica:
             for pool, change in ((old, -1), (new, 1)):
@@ -213,7 +280,9 @@ def _move(state: State, replica: Replica, event: events.ReplicaChanged) -> None:
 
 
 def _replica_removed(state: State, event: events.ReplicaRemoved, out: list[Decision]) -> None:
-    if state.replicas.pop(event.name, None) is not None:
+    replica = state.replicas.pop(event.name, None)
+    if replica is not None:
+        replica.counted = False
         state.blocked.discard(event.name)
         _fleet_changed(state, out)
 
@@ -226,13 +295,16 @@ def _fleet_changed(state: State, out: list[Decision]) -> None:
 
 
 def _count_slots(state: State) -> None:
+    state.free = 0
+    _count_broken(state)
     for pool in state.pools.values():
         pool.slots = 0
     for replica in state.replicas.values():
-        pool = state.pool(replica)
-        pool.dedicated = replica.pool.dedicated
-        if replica.serving():
-            pool.slots += replica.facts.slots
+        replica.use.dedicated = replica.pool.dedicated
+        replica.counted = replica.serving()
+        if replica.counted:
+            replica.use.slots += replica.facts.slots
+            state.free += max(0, replica.facts.slots - replica.running)
 
 
 def _measured(state: State, event: events.Measured, out: list[Decision]) -> None:
@@ -248,7 +320,7 @@ def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decisio
     again, and shares count from nothing, for that mode knows neither."""
     sort = (state.policy.mode == "fifo") != (event.policy.mode == "fifo")
     state.policy = event.policy
-    waiting = [r for r in state.requests.values() if r.phase is Phase.QUEUED]
+    waiting = [r for r in state.requests.values() if r.phase is QUEUED]
     state.queues = type(state.queues)()
     state.expiries.clear()
     state.overdue_at = 0
@@ -256,7 +328,7 @@ def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decisio
     if sort:
         forget_shares(state)
     for request in sorted(waiting, key=lambda r: (r.ticket.arrived, r.sequence)):
-        state.tenant(request.ticket.business).queued -= 1
+        request.tenant.queued -= 1
         if sort:
             request.key = 0
         line_up(state, request)

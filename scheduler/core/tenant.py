@@ -4,6 +4,40 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
+class Outcomes:
+    """How requests ended of late, in counts: in this window, begun at ``since`` (ns), and in
+    the one ``before``, as (ended, failed)."""
+
+    since: int = 0
+    ended: int = 0
+    failed: int = 0
+    before: tuple[int, int] = (0, 0)
+
+    def note(self, *, failed: bool) -> None:
+        """One more has ended."""
+        self.ended += 1
+        self.failed += failed
+
+    def turn(self, now: int, window: int) -> None:
+        """Let a window (ns) that is over go."""
+        if not self.since:
+            self.since = now
+        elif now - self.since >= window:
+            fresh = now - self.since < 2 * window
+            self.before = (self.ended, self.failed) if fresh else (0, 0)
+            self.since, self.ended, self.failed = now, 0, 0
+
+    def total(self) -> tuple[int, int]:
+        """Requests that ended, and how many of them failed."""
+        return self.ended + self.before[0], self.failed + self.before[1]
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.ended = self.failed = 0
+        self.before = (0, 0)
+
+
+@dataclass(slots=True)
 class Tenant:
     """Limits in requests (None: unlimited, 0: blocked) and how many run and wait now.
 
@@ -23,6 +57,7 @@ class Tenant:
     served: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     active: list[int] = field(default_factory=lambda: [0, 0, 0])
     turns: dict[str, int] = field(default_factory=dict)
+    outcomes: Outcomes = field(default_factory=Outcomes)
 
     @property
     def may_run(self) -> bool:

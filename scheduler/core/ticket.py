@@ -1,7 +1,8 @@
 """A request as the scheduler sees it: who, how urgent, how big. No text, no money."""
 
-from dataclasses import dataclass
 from enum import Enum
+
+from .record import record
 
 
 class Resume(Enum):
@@ -12,7 +13,11 @@ class Resume(Enum):
     CONTINUE = "continue"  # it may be paused, and go on from what it has produced
 
 
-@dataclass(frozen=True, slots=True)
+# Looked up at every turn, and an enum's attributes are slow.
+NEVER, _, CONTINUE = Resume
+
+
+@record
 class Ticket:
     """One request that asks for a slot.
 
@@ -31,5 +36,5 @@ class Ticket:
     prompt: int = 0
     output: int = 0
     budget: int | None = None
-    resume: Resume = Resume.NEVER
+    resume: Resume = NEVER
     session: str = ""

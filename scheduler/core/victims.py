@@ -6,9 +6,9 @@ from math import ceil
 from .choice import MS, next_slot
 from .dispatch import kv_need, stoppable
 from .replica import Replica
-from .request import Phase, Request
+from .request import RUNNING, YIELDING, Request
 from .state import State
-from .ticket import Resume
+from .ticket import CONTINUE
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,14 +29,15 @@ class Victim:
 
 def may_stop(state: State, running: Request) -> bool:
     """Whether a request may be stopped at all, and would not be over before it has stopped."""
-    rules, ticket = state.policy.preemption, running.ticket
+    rules, ticket, replica = state.policy.preemption, running.ticket, running.replica
     return (
-        running.phase is Phase.RUNNING
+        running.phase is RUNNING
+        and replica is not None
         and stoppable(running)
-        and (ticket.resume is Resume.CONTINUE or not running.seen)
+        and (ticket.resume is CONTINUE or not running.seen)
         and running.preempted < rules.max_per_request
         and (not running.preempted or state.now - running.stopped >= rules.cooldown_ms * MS)
-        and running.remaining(state.now) > state.stopping
+        and running.remaining(state.now) > replica.stopping
     )
 
 
@@ -45,7 +46,7 @@ def weigh(state: State, running: Request) -> Victim:
     slot again and has done that."""
     ticket, held = running.ticket, state.now - running.dispatched
     left, again = running.remaining(state.now), held
-    if ticket.resume is Resume.CONTINUE and (ticket.prompt or ticket.output):
+    if ticket.resume is CONTINUE and (ticket.prompt or ticket.output):
         share = held / max(1, held + left)
         tokens = running.produced + share * state.estimates.tokens(ticket)
         assert running.replica is not None
@@ -102,9 +103,9 @@ def _cheapest(candidates: list[Victim], count: int, short: int) -> list[Victim]:
 
 def _above_minimum(state: State, replica: Replica) -> int:
     """Mode weighted: how many P2 attempts the pool has beyond the lane's least share."""
-    pool = state.pool(replica)
+    pool = replica.use
     yielding = sum(
-        held.phase is Phase.YIELDING
+        held.phase is YIELDING
         for other in state.replicas.values()
         if other.pool.name == replica.pool.name
         for held in other.holds.values()

@@ -4,7 +4,7 @@ from heapq import heapify, heappop, heappush
 
 from .choice import MS
 from .decisions import Decision, Reason, Reject
-from .request import Phase, Request
+from .request import ENDED, QUEUED, Request
 from .shares import join, leave
 from .state import State
 
@@ -29,8 +29,8 @@ def line_up(state: State, request: Request) -> None:
     """Let a request wait at the place that its key says."""
     ticket, lane = request.ticket, request.lane
     request.key = request.key or _key(state, request)
-    request.phase = Phase.QUEUED
-    tenant = state.tenant(ticket.business)
+    request.phase = QUEUED
+    tenant = request.tenant
     state.queues.push(request, tenant.served[lane])
     tenant.queued += 1
     state.lane_queued[lane] += 1
@@ -41,10 +41,11 @@ def line_up(state: State, request: Request) -> None:
     state.sequence += 1
     heappush(state.expiries, (expires, state.sequence, request))
     # Most requests start long before they would expire: drop their entries when they prevail.
-    if len(state.expiries) > 64 and len(state.expiries) > 2 * sum(state.lane_queued):
-        live = [entry for entry in state.expiries if entry[2].phase is Phase.QUEUED]
-        state.expiries[:] = live
-        heapify(state.expiries)
+    expiries = state.expiries
+    if len(expiries) > 64 and len(expiries) > 2 * sum(state.lane_queued):
+        live = [entry for entry in expiries if entry[2].phase is QUEUED]
+        expiries[:] = live
+        heapify(expiries)
 
 
 def _key(state: State, request: Request) -> int:
@@ -55,7 +56,7 @@ def _key(state: State, request: Request) -> int:
     order, lanes = state.policy.order, state.policy.lanes
     least = (lanes.P0, lanes.P1, lanes.P2)[request.lane][0]
     later = order.level * 1000 * MS * (ticket.level - least)
-    later += order.expected_service * state.estimates.typical(ticket)
+    later += order.expected_service * state.estimates.typical(ticket, request.work)
     if ticket.budget is not None:
         later += order.deadline * ticket.budget
     return ticket.arrived + int(later)
@@ -63,15 +64,15 @@ def _key(state: State, request: Request) -> int:
 
 def unqueue(state: State, request: Request) -> None:
     """Take a request out of its queue, for good or for a slot."""
-    request.phase = Phase.ENDED
+    request.phase = ENDED
     state.queues.drop(request)
-    state.tenant(request.ticket.business).queued -= 1
+    request.tenant.queued -= 1
     state.lane_queued[request.lane] -= 1
 
 
 def end(state: State, request: Request) -> None:
     """The request is over. It holds no slot any more."""
-    if request.phase is Phase.QUEUED:
+    if request.phase is QUEUED:
         unqueue(state, request)
     leave(state, request)
     del state.requests[request.ticket.id]
@@ -82,7 +83,7 @@ def expire(state: State, out: list[Decision]) -> None:
     while state.expiries and state.expiries[0][0] <= state.now:
         _, _, request = heappop(state.expiries)
         ticket, lane = request.ticket, request.lane
-        if request.phase is not Phase.QUEUED or state.requests.get(ticket.id) is not request:
+        if request.phase is not QUEUED or state.requests.get(ticket.id) is not request:
             continue
         queue = state.policy.queue(lane)
         if request.since + queue.queue_timeout_ms * MS > state.now:
@@ -104,24 +105,31 @@ def next_wake(state: State) -> int:
     moment when a request becomes overdue, or too late for its set, or another look at
     preemption."""
     expiries = state.expiries
-    while expiries and expiries[0][2].phase is not Phase.QUEUED:
+    while expiries and expiries[0][2].phase is not QUEUED:
         heappop(expiries)
     wake = expiries[0][0] if expiries else 0
-    if not any(state.lane_queued):
+    queued, now = state.lane_queued, state.now
+    if (
+        now < state.press_at
+        and (queued[0] or state.watching)
+        and (state.press_at < wake or not wake)
+    ):
+        wake = state.press_at
+    if not (queued[0] or queued[1] or queued[2]):
         return wake
-    times = []
-    if state.busy_until > state.now:
-        times += [r.busy_until for r in state.replicas.values() if r.busy_until > state.now]
-    if state.lane_queued[2]:
-        if state.overdue_at <= state.now:
+    if queued[2]:
+        if state.overdue_at <= now:
             state.overdue_at = _next_overdue(state)
-        if state.overdue_at > state.now:
-            times.append(state.overdue_at)
-    if state.late_at > state.now:
-        times.append(state.late_at)
-    if state.look_again > state.now:
-        times.append(state.look_again)
-    return min([*times, wake] if wake else times, default=0)
+        if now < state.overdue_at and (state.overdue_at < wake or not wake):
+            wake = state.overdue_at
+    if now < state.late_at and (state.late_at < wake or not wake):
+        wake = state.late_at
+    if now < state.look_again and (state.look_again < wake or not wake):
+        wake = state.look_again
+    if now < state.busy_until:
+        ends = [r.busy_until for r in state.replicas.values() if r.busy_until > now]
+        wake = min([*ends, wake] if wake else ends, default=0)
+    return wake
 
 
 def _next_overdue(state: State) -> int:

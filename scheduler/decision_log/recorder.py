@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.core.decisions import Dispatch, Preempt, Promote, Reject
+from scheduler.core.decisions import Dispatch, Kind, Notice, Preempt, Promote, Reject
 
 from .row import DecisionRow
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from scheduler.ports import DecisionSink
 
 MS = 1_000_000
+ABOUT_BUSINESSES = {Kind.SUSPENDED, Kind.RESTORED, Kind.ADJUSTED}
 Detail = dict[str, object]
 
 
@@ -43,8 +44,9 @@ class Recorder:
         self._pauses: dict[str, Pause] = {}
         self._gaining: dict[str, Pause] = {}
 
-    def dispatched(self, call: "Call", decision: Dispatch, budget: int | None, now: int) -> None:
-        """A slot was given out; ``budget`` is the ns from arrival in which it was due."""
+    def dispatched(self, call: "Call", decision: Dispatch, now: int) -> None:
+        """A slot was given out."""
+        budget = call.ticket.budget
         row = _row("dispatch", call, now, decision.waited)
         row.attempt, row.replica = decision.attempt, decision.replica
         if decision.scores or (budget is not None and decision.waited > budget):
@@ -73,6 +75,15 @@ class Recorder:
         """The starvation guard gave an overdue request a slot."""
         row = _row("promote", call, now, decision.waited)
         row.detail = _detail(call)
+        self._sink.append(row)
+
+    def noticed(self, notice: Notice, now: int) -> None:
+        """The scheduler has changed its ways with a business, a replica, a pool or a lane."""
+        whose = notice.name
+        row = DecisionRow(now, "notice", "", reason=notice.kind.value)
+        if notice.kind in ABOUT_BUSINESSES:
+            row.business, _, row.model = whose.partition("/")
+        row.detail = {"name": whose, "cause": notice.cause, "value": notice.value}
         self._sink.append(row)
 
     def preempted(self, call: "Call", decision: Preempt, now: int) -> None:

@@ -43,12 +43,16 @@ class Engine:
     aborts_plain = True
     # A connection may serve another request after a stream.
     reuses_connections = True
+    # It has OpenAI's chat API.
+    chats = True
     # It may repeat a partial answer before it goes on.
     echoes = True
     # What it has computed stays in its prefix cache when a request is stopped.
     keeps_prefix = False
     # A slot's state can be saved to a file and restored, see ``gateway.slots``.
     saves_slots = False
+    # It counts tokens in each event of a stream when asked for ``continuous_usage_stats``.
+    counts = False
 
     def path(self, operation: str) -> str:
         """The path of an operation: chat, text_completion or embeddings."""

@@ -15,6 +15,7 @@ class Oip(Engine):
     it is never sent. They are a parameter of the request, not a field of its own."""
 
     name = "oip"
+    chats = False
     health_path = "/v2/health/ready"
     metrics = Names(
         queue=("nv_inference_pending_request_count",),

@@ -19,6 +19,7 @@ class Sglang(Engine):
     )
 
     keeps_prefix = True
+    counts = True
 
     def tells(self, operation: str) -> str:
         """Ids on plain completions; a chat stream that asks for them is refused."""

@@ -5,13 +5,14 @@ from typing import TYPE_CHECKING
 from metering.core.facts import LANES
 from metering.core.usage import UsageRow
 from scheduler.core.classify import Claim, Classification, classify, tier_claim
+from scheduler.core.policy import Policy
 from scheduler.core.ticket import Resume
 
 from .answer import Assembler
 from .callers import Caller
 from .errors import GatewayError
-from .incoming import Incoming, check_tag
-from .payload import Payload
+from .incoming import MS, Incoming, check_tag
+from .payload import Payload, invalid
 from .story import Story
 from .transcript import continuable, stops_of
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from .app import Gateway
 
 MOST_NAME = 200
+BUDGET = "X-Latency-Budget-Ms"
 LOWEST = 2
 
 
@@ -50,6 +52,23 @@ def admit(
     if found.escalation:
         _escalated(gateway, caller, claim, row)
     return found
+
+
+def budget_of(
+    incoming: Incoming, caller: Caller, policy: Policy, found: Classification
+) -> int | None:
+    """Within which time from arrival (ns) the request is due, by the caller, its business or
+    its lane; None: at any time. A business's own holds in the lane that its work has by itself
+    and above: what it sends into a lower one can wait as long as that. Raises 400."""
+    asked = incoming.latency_budget
+    if asked is not None:
+        if not asked:
+            raise invalid("The latency budget must be a number of milliseconds.", BUDGET)
+        return asked
+    millis = caller.business.latency_budget_ms
+    if millis is None or found.lane > policy.lane_of(found.base_level):
+        millis = policy.queue(found.lane).latency_budget_ms
+    return None if millis is None else millis * MS
 
 
 def _escalated(gateway: "Gateway", caller: Caller, claim: Claim, row: UsageRow) -> None:

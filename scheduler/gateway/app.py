@@ -15,10 +15,10 @@ from metering.core.facts import AccessSnapshot
 from metering.core.usage import UsageRow
 from scheduler.actor import Scheduler
 from scheduler.core.fleet import FleetSnapshot
-from scheduler.core.policy import Policy
+from scheduler.core.policy import Failover, Policy
 from scheduler.escalations import Escalations
 from scheduler.limits import Typical
-from scheduler.ports import Clock, Limiter, UsageSink
+from scheduler.ports import AnswerStore, Clock, Limiter, UsageSink
 from scheduler.stats import Stats
 
 from .asgi_types import JSON, Receive, Scope, Send, respond
@@ -27,6 +27,7 @@ from .credentials import CredentialVerifier
 from .errors import GatewayError
 from .exchange import GONE, Exchange
 from .incoming import BodyBudget, Incoming, discard_body, read_headers
+from .repeats import Repeats
 from .slots import Slots
 from .upstream import Upstream
 
@@ -52,6 +53,7 @@ class Gateway:
         upstream: Upstream,
         usage: UsageSink,
         limiter: Limiter,
+        answers: AnswerStore,
         escalations: Escalations,
         clock: Clock,
         stats: Stats,
@@ -72,6 +74,7 @@ class Gateway:
         self.stats = stats
         self.pepper = pepper
         self.bodies = BodyBudget(max_body, 16 * max_body)
+        self.repeats = Repeats(answers, self.bodies, clock)
         self.verifier = CredentialVerifier()
         self.access = AccessSnapshot()
         self.fleet = FleetSnapshot()
@@ -134,6 +137,7 @@ class Gateway:
         await self.retire(grace)
         if self._sweeper is not None:
             self._sweeper.cancel()
+        await self.repeats.close()
         await self.slots.close()
         await self.upstream.close()
 
@@ -153,7 +157,7 @@ class Gateway:
         """Readiness off; what waits for a slot is told to come back."""
         self.stopping = True
         for exchange in list(self.exchanges):
-            if exchange.call is None or exchange.call.replica is None:
+            if exchange.queued:
                 exchange.interrupt("shutting_down")
 
     def _authenticate(self, incoming: Incoming, now: int) -> Caller:
@@ -163,17 +167,21 @@ class Gateway:
         received = self.clock.now()
         incoming = read_headers(scope["headers"])
         caller = self._authenticate(incoming, received)
-        row = UsageRow(
-            id=str(uuid_utils.uuid7()),
-            business=caller.business.name,
-            key_prefix="" if caller.key is None else caller.key.prefix,
-            credential="" if caller.credential is None else caller.credential.jti,
-            operation=operation,
-            received=received,
-            client_request_id=incoming.request_id,
-            trace_id=incoming.trace_id,
-        )
-        exchange = Exchange(self, incoming, caller, operation, row, receive, send)
+
+        async def run(request: str, receive: Receive, send: Send) -> Exchange:
+            row = _row(request, received, incoming, caller, operation)
+            exchange = Exchange(self, incoming, caller, operation, row, receive, send)
+            await self._run(exchange)
+            return exchange
+
+        if incoming.idempotency_key:
+            await self.repeats.serve(incoming, caller, operation, receive, send, run)
+            return
+        exchange = await run(str(uuid_utils.uuid7()), receive, send)
+        if exchange.unread:
+            await discard_body(receive)
+
+    async def _run(self, exchange: Exchange) -> None:
         self.exchanges.add(exchange)
         self._idle.clear()
         try:
@@ -182,8 +190,6 @@ class Gateway:
             self.exchanges.discard(exchange)
             if not self.exchanges:
                 self._idle.set()
-        if exchange.unread:
-            await discard_body(receive)
 
     async def _sweep(self) -> None:
         """What a request needs that lasts: an eye on its caller, comments on a stream that
@@ -198,11 +204,18 @@ class Gateway:
                 exchange.watch()
                 if exchange.waits:
                     self._keep_alive(exchange, now)
-                attempt, call = exchange.attempt, exchange.call
-                if attempt is not None and call is not None and call.replica is not None:
-                    limit = limits.idle_ms if attempt.answering else limits.first_byte_ms
-                    if now - attempt.touched > limit / 1000:
-                        exchange.interrupt(GONE if exchange.reply.sending else "upstream_timeout")
+                self._mind_silence(exchange, now, limits)
+
+    @staticmethod
+    def _mind_silence(exchange: Exchange, now: float, limits: Failover) -> None:
+        attempts = exchange.attempts
+        unheard = "" if attempts is None else attempts.unheard(now, limits)
+        if attempts is None or not unheard:
+            return
+        if unheard == "caller":
+            exchange.interrupt(GONE)
+        elif not attempts.abandon(gone=unheard == "gone") and unheard == "replica":
+            exchange.interrupt("upstream_timeout")
 
     def _keep_alive(self, exchange: Exchange, now: float) -> None:
         reply = exchange.reply
@@ -263,6 +276,21 @@ class Gateway:
     @staticmethod
     def _entry(name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": 0, "owned_by": "fairlane"}
+
+
+def _row(
+    request: str, received: int, incoming: Incoming, caller: Caller, operation: str
+) -> UsageRow:
+    return UsageRow(
+        id=request,
+        business=caller.business.name,
+        key_prefix="" if caller.key is None else caller.key.prefix,
+        credential="" if caller.credential is None else caller.credential.jti,
+        operation=operation,
+        received=received,
+        client_request_id=incoming.request_id,
+        trace_id=incoming.trace_id,
+    )
 
 
 def _may(caller: Caller, model: str) -> bool:

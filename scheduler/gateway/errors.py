@@ -61,6 +61,7 @@ MESSAGES = {
     "budget_exhausted": "This month's budget is spent.",
     "queue_full": "The queue is full.",
     "queue_timeout": "The request waited longer than its lane allows.",
+    "latency_budget_unreachable": "The answer could not begin within its latency budget.",
     "no_capacity": "No replica that serves this model is available.",
     "tenant_suspended": "This business is suspended.",
     "shutting_down": "The gateway is shutting down.",
@@ -72,9 +73,15 @@ MESSAGES = {
 }
 
 
+NOT_NOW = (429, 503)
+# Somebody has to change the limit first.
+BLOCKED_S = 3600.0
+
+
 class GatewayError(Exception):
-    """Ends a request with an error body. ``retry_after`` is in seconds, None: not given;
-    ``retry`` False says that asking again is of no use before somebody changes something."""
+    """Ends a request with an error body. ``retry_after`` is in seconds; a 429 or 503 without it
+    lasts until somebody changes something. ``retry`` False says that asking again is of no use
+    before that either way."""
 
     def __init__(
         self,
@@ -91,6 +98,8 @@ class GatewayError(Exception):
         self.param = param
         self.retry_after = retry_after
         self.retry = retry
+        if retry_after is None and self.status in NOT_NOW:
+            self.retry_after, self.retry = BLOCKED_S, False
         super().__init__(self.message)
 
     def body(self) -> bytes:

@@ -42,6 +42,7 @@ class Payload(msgspec.Struct):
     model: str
     stream: bool = False
     include_usage: bool = False
+    running_usage: bool = False
     service_tier: str = ""
     prompt_tokens: int = 0
     output_tokens: int = 0
@@ -132,6 +133,7 @@ def parse(body: bytes, operation: str) -> Payload:
         model=model,
         stream=bool(_value(fields, "stream", _flag, "true or false")) and operation != "embeddings",
         include_usage=bool(_value(options, "include_usage", _flag, "true or false")),
+        running_usage=bytes(options.get("continuous_usage_stats", b"")) == b"true",
         service_tier=_value(fields, "service_tier", _text, "a string") or "",
         prompt_tokens=max(1, prompt // BYTES_PER_TOKEN),
         output_tokens=output or 0,

@@ -53,8 +53,8 @@ class Attempt:
     ``answering`` whether there was one; ``sent`` whether the caller got any of it, and
     ``complete`` whether it was all there is. ``slot`` is the engine's, where it is given out
     here; ``worked`` counts prompt tokens that it computed, where it tells (else -1), and is
-    ``noted`` once. ``idle`` while it waits for the replica, and ``asked`` to stop before it
-    waits again."""
+    ``noted`` once. ``idle`` while it waits for the replica, ``asked`` to stop before it waits
+    again, ``over`` when it is only to be cleared away."""
 
     placed: Placed
     payload: Payload
@@ -66,6 +66,7 @@ class Attempt:
     served: str = field(init=False)
     streamed: bool = field(init=False)
     told: str = field(init=False)
+    counted: bool = field(init=False)
     slot: int | None = None
     tokens: int = 0
     worked: int = -1
@@ -76,6 +77,7 @@ class Attempt:
     complete: bool = False
     idle: bool = False
     asked: bool = False
+    over: bool = False
     on_content: Callable[[], None] = lambda: None
     on_token: Callable[[], None] = lambda: None
 
@@ -84,6 +86,7 @@ class Attempt:
         self.adapter = engine(facts.engine)
         self.served = facts.models.get(payload.model, payload.model)
         self.told = self.adapter.tells(self.operation) if self.story is not None else ""
+        self.counted = self.story is not None and self.adapter.counts and not self.told
         self.streamed = (
             payload.stream
             or self.story is not None
@@ -113,12 +116,10 @@ class Attempt:
         )
         if self.streamed and not payload.stream:
             changes["stream"] = True
-        if self.streamed and not payload.include_usage:
+        if asked := self._usage_options():
             given = payload.fields.get("stream_options")
-            known: dict[str, Any] = {}
-            if given is not None and not is_null(given):
-                known = dict(_options(given))
-            changes["stream_options"] = {**known, "include_usage": True}
+            known = {} if given is None or is_null(given) else _options(given)
+            changes["stream_options"] = {**known, **asked}
         if self.told and self.told not in payload.keys:
             changes[self.told] = True
         changes.update(onward.changes)
@@ -130,6 +131,15 @@ class Attempt:
         if "priority" in payload.keys and "priority" not in changes:
             without += ("priority",)
         return onward.operation, payload.rewritten(changes, without=without)
+
+    def _usage_options(self) -> dict[str, bool]:
+        """What a stream has to tell of its usage beyond what the caller asked for."""
+        asked = {}
+        if self.streamed and not self.payload.include_usage:
+            asked["include_usage"] = True
+        if self.counted and not self.payload.running_usage:
+            asked["continuous_usage_stats"] = True
+        return asked
 
     async def carry(self, response: aiohttp.ClientResponse) -> tuple[int, str]:
         """Carry the answer over. Returns its status and, for a 4xx, the reason code.
@@ -233,6 +243,8 @@ class Attempt:
             chat=self.operation == "chat",
             seam=seam,
             strip=bool(self.told) and self.told not in payload.keys,
+            strip_usage=self.counted and not payload.running_usage,
+            running_usage=payload.include_usage and payload.running_usage,
         )
 
     async def _pump(
@@ -283,6 +295,6 @@ class Attempt:
         return AttemptFailedError(Fault.ERROR, "upstream_error", detail)
 
 
-def broken_error(detail: str) -> GatewayError:
+def broken_error(detail: str, code: str = "upstream_error") -> GatewayError:
     """The in-band error of a stream that broke."""
-    return GatewayError("upstream_error", f"The answer could not be completed: {detail}.")
+    return GatewayError(code, f"The answer could not be completed: {detail}.")

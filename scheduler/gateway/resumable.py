@@ -17,8 +17,10 @@ from .usage import Reported, Usage
 
 # What engines add when asked to tell more than the caller wants to know.
 TOLD = re.compile(
-    rb',\s*"(?:(?:prompt_token_ids|token_ids)"\s*:\s*(?:null|\[[\d,\s]*\])|timings"\s*:\s*\{[^{}]*\})'
+    rb',\s*"(?:prompt_text"\s*:\s*null|(?:prompt_token_ids|token_ids)"\s*:\s*(?:null|\[[\d,\s]*\])|timings"\s*:\s*\{[^{}]*\})'
 )
+# A chunk's running usage, and the null that stands for none.
+RUNNING = re.compile(rb',\s*"usage"\s*:\s*(?:null|\{(?:[^{}]|\{[^{}]*\})*\})')
 
 
 class Delta(msgspec.Struct):
@@ -73,8 +75,10 @@ class ResumableTap(Tap):
         "_continues",
         "_finish",
         "_public",
+        "_running_usage",
         "_seam",
         "_strip",
+        "_strip_usage",
         "produced",
         "transcript",
         "worked",
@@ -91,6 +95,8 @@ class ResumableTap(Tap):
         chat: bool,
         seam: Seam | None,
         strip: bool,
+        strip_usage: bool = False,
+        running_usage: bool = False,
     ) -> None:
         super().__init__(usage, show_usage=show_usage, rename=rename)
         self.transcript = transcript
@@ -101,6 +107,8 @@ class ResumableTap(Tap):
         self._chat = chat
         self._seam = seam
         self._strip = strip
+        self._strip_usage = strip_usage
+        self._running_usage = running_usage
         self._continues = transcript.begun
         self._finish: str | None = None
 
@@ -160,6 +168,8 @@ class ResumableTap(Tap):
         self.tokens = transcript.tokens - self.produced
         if self._strip and (b"token_ids" in event or b'"timings"' in event):
             event = TOLD.sub(b"", event)
+        if self._strip_usage and b'"usage"' in event:
+            event = RUNNING.sub(b"", event)
         return self._rename(event) if self._rename is not None else event
 
     def _count(self, chunk: Chunk) -> int:
@@ -167,13 +177,24 @@ class ResumableTap(Tap):
         it says of the prompt is kept."""
         told = chunk.timings
         if told is None:
-            return 0
+            return self._running(chunk.usage)
         self.worked = told.prompt_n
         transcript = self.transcript
         if not self._continues and not transcript.prompt_tokens:
             transcript.prompt_tokens = told.cache_n + told.prompt_n
             transcript.cached_tokens = told.cache_n
         return self.produced + told.predicted_n if told.predicted_n else 0
+
+    def _running(self, told: Reported | None) -> int:
+        """The same of usage that comes along with the text."""
+        if told is None or not told.completion_tokens:
+            return 0
+        transcript = self.transcript
+        if not self._continues and not transcript.prompt_tokens and told.prompt_tokens:
+            transcript.prompt_tokens = told.prompt_tokens
+            details = told.prompt_tokens_details
+            transcript.cached_tokens = (details.cached_tokens or 0) if details else 0
+        return self.produced + told.completion_tokens
 
     def _rebuilt(self, chunk: Chunk) -> bytes:
         """An event of a later attempt, as the first would have gone on."""
@@ -200,7 +221,7 @@ class ResumableTap(Tap):
         if self._seam is None or not self._seam.stopped or self.usage.reported:
             return b""
         transcript, done = self.transcript, b"data: [DONE]\n\n"
-        prompt = transcript.prompt_tokens or len(transcript.prompt_ids)
+        prompt = transcript.prompt_told
         usage = self.usage
         usage.prompt, usage.completion = prompt + self.produced, transcript.tokens - self.produced
         # Where the prompt was never counted, the row has an estimate.
@@ -217,7 +238,12 @@ class ResumableTap(Tap):
             choice["text"] = text
         choice["logprobs"] = None
         choice["finish_reason"] = finish
-        return self._event([choice], None)
+        return self._event([choice], self._so_far() if self._running_usage else None)
+
+    def _so_far(self) -> dict[str, object]:
+        transcript = self.transcript
+        prompt = transcript.prompt_told
+        return _as_json(Usage(prompt, transcript.cached_tokens, transcript.tokens))
 
     def _usage(self, event: bytes) -> bytes:
         """The usage of the whole answer."""
@@ -226,14 +252,7 @@ class ResumableTap(Tap):
         return self._figures(self.transcript.total(self.usage, self.produced))
 
     def _figures(self, total: Usage) -> bytes:
-        usage: dict[str, object] = {
-            "prompt_tokens": total.prompt,
-            "completion_tokens": total.completion,
-            "total_tokens": total.prompt + total.completion,
-        }
-        if total.cached:
-            usage["prompt_tokens_details"] = {"cached_tokens": total.cached}
-        return self._event([], usage)
+        return self._event([], _as_json(total))
 
     def _event(self, choices: list[dict[str, object]], usage: dict[str, object] | None) -> bytes:
         transcript = self.transcript
@@ -247,6 +266,17 @@ class ResumableTap(Tap):
         if usage is not None:
             event["usage"] = usage
         return b"data: " + msgspec.json.encode(event) + b"\n\n"
+
+
+def _as_json(total: Usage) -> dict[str, object]:
+    usage: dict[str, object] = {
+        "prompt_tokens": total.prompt,
+        "completion_tokens": total.completion,
+        "total_tokens": total.prompt + total.completion,
+    }
+    if total.cached:
+        usage["prompt_tokens_details"] = {"cached_tokens": total.cached}
+    return usage
 
 
 def _text(piece: Piece) -> str:

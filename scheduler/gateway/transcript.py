@@ -86,6 +86,7 @@ class Transcript:
     where the engine tells them, token ids of the prompt and of that text.
 
     ``bound`` says that more than text went out (reasoning, say), which nothing could continue.
+    ``guessed`` says that some events' tokens were neither told nor counted by the engine.
     ``tokens`` counts output tokens whose text is out. Ids beyond that (half a character,
     the beginning of a stop string) are forgotten: the next attempt makes them again.
     """
@@ -102,12 +103,18 @@ class Transcript:
     cached_tokens: int = 0
     recomputed: int = 0
     bound: bool = False
+    guessed: bool = False
     _pending: list[int] = field(default_factory=list)
 
     @property
     def begun(self) -> bool:
         """Whether the caller has any of it."""
         return bool(self.id)
+
+    @property
+    def prompt_told(self) -> int:
+        """Tokens of the prompt where the engine told them, or their ids; else 0."""
+        return self.prompt_tokens or len(self.prompt_ids)
 
     def whole(self) -> str:
         """The text so far."""
@@ -117,12 +124,16 @@ class Transcript:
 
     def add(self, text: str, ids: list[int] | None, count: int = 0) -> None:
         """Text that goes out now, with the ids that came along, or the ``count`` of tokens
-        over all attempts; without either it counts as one."""
+        over all attempts; without either it counts as one, which is a guess."""
         if ids:
             self._pending += ids
         if text:
             self.text.append(text)
-            self.tokens = count or self.tokens + (len(self._pending) or 1)
+            if self._pending:
+                self.tokens += len(self._pending)
+            else:
+                self.guessed |= not count
+                self.tokens = count or self.tokens + 1
             self.ids += self._pending
             self._pending.clear()
 

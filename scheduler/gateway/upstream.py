@@ -153,6 +153,23 @@ class Upstream:
     ) -> dict[str, object] | None:
         """POST JSON to a replica's own interface; its answer, a JSON object. None for anything
         else than a 200 within so many seconds."""
+        status, answer = await self._ask(facts, path, body, within)
+        try:
+            return _read_object(answer) if status == 200 else None
+        except msgspec.MsgspecError as error:
+            log.info("%s answered no object to %s: %s", facts.name, path, error)
+            return None
+
+    async def status(
+        self, facts: ReplicaFacts, path: str, body: dict[str, object], *, within: float
+    ) -> int | None:
+        """POST JSON of our own, and read the answer to its end; its status, None for no answer
+        within so many seconds."""
+        return (await self._ask(facts, path, body, within))[0]
+
+    async def _ask(
+        self, facts: ReplicaFacts, path: str, body: dict[str, object], within: float
+    ) -> tuple[int | None, bytes]:
         assert self._client is not None
         headers = {REQUEST_ID: f"{facts.name}-{path}", hdrs.CONNECTION: "close"}
         try:
@@ -164,12 +181,10 @@ class Upstream:
                     target, headers, msgspec.json.encode(body), NO_LIMITS
                 )
                 async with response:
-                    if response.status != 200:
-                        return None
-                    return _read_object(await response.read())
+                    return response.status, await response.read()
         except (*NO_ANSWER, AttemptFailedError) as error:
             log.info("%s gave no answer to %s: %s", facts.name, path, error)
-            return None
+            return None, b""
 
     def _target(self, base: str, path: str) -> Target:
         found = self._targets.get((base, path))

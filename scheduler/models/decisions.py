@@ -18,6 +18,7 @@ class DecisionLog(models.Model):
         PREEMPT = "preempt"
         PROMOTE = "promote"
         OUTCOME = "outcome"
+        NOTICE = "notice"
 
     at = models.DateTimeField()
     kind = models.CharField(max_length=8, choices=Kind.choices)

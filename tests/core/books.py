@@ -3,7 +3,17 @@
 from hypothesis.stateful import RuleBasedStateMachine
 
 from scheduler.core import events
-from scheduler.core.decisions import Decision, Dispatch, Preempt, Promote, Reject, Trip, WakeAt
+from scheduler.core.decisions import (
+    Decision,
+    Dispatch,
+    Notice,
+    Preempt,
+    Promote,
+    Reject,
+    Scale,
+    Trip,
+    WakeAt,
+)
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.ticket import Resume, Ticket
@@ -77,7 +87,7 @@ class Books(RuleBasedStateMachine):
         elif isinstance(decision, WakeAt):
             assert decision.at > 0
         else:
-            assert isinstance(decision, Trip)
+            assert isinstance(decision, Trip | Notice | Scale)
 
     def _check_preempt(self, decision: Preempt) -> None:
         victim, _, where, _ = self.running[decision.request]

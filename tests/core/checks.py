@@ -11,7 +11,7 @@ def check_limits(state: State, decision: Dispatch) -> None:
     """No dispatch leaves a replica, a lane or a business over its limit."""
     request = state.requests[decision.request]
     replica = state.replicas[decision.replica]
-    pool, policy, lane = state.pool(replica), state.policy, request.lane
+    pool, policy, lane = replica.use, state.policy, request.lane
     assert replica.running <= replica.facts.slots
     assert replica.serving()
     assert (decision.replica, decision.generation) not in request.tried
@@ -38,7 +38,7 @@ def check_promoted(state: State, decision: Promote) -> None:
     assert request.lane == 2
     assert state.now - request.since >= state.policy.queues.P2.max_wait_ms * 1_000_000
     assert request.replica is not None
-    pool = state.pool(request.replica)
+    pool = request.replica.use
     assert pool.promoted <= ceil(state.policy.starvation.pool_share * pool.slots)
 
 

@@ -89,7 +89,7 @@ class World(Upsets):
             _, attempt, _, _ = self.running.pop(name)
             self.stopping.discard(name)
             self.ended[name] = "finished"
-            self._step(events.Finished(name, attempt, 10, output))
+            self._step(events.Finished(name, attempt, 10, output, failed=output % 4 == 1))
 
     @precondition(lambda self: self.running)
     @rule(data=st.data(), fault=st.sampled_from(list(events.Fault)))
@@ -197,7 +197,7 @@ class World(Upsets):
             overdue = request.lane == 2 and state.now - request.since >= patience
             if overdue and state.policy.mode != "fifo":
                 for replica in state.replicas.values():
-                    promotable = state.pool(replica).promotable(state.policy.starvation.pool_share)
+                    promotable = replica.use.promotable(state.policy.starvation.pool_share)
                     if promotable and self._could(request, replica):
                         assert replica.facts.name in state.blocked
 
@@ -208,7 +208,7 @@ class World(Upsets):
             replica
             for tier in tiers
             for replica in tier
-            if self._could(request, replica) and allowed(state, state.pool(replica), request.lane)
+            if self._could(request, replica) and allowed(state, replica.use, request.lane)
         ]
 
     def _could(self, request: Request, replica: Replica) -> bool:

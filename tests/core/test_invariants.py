@@ -2,7 +2,7 @@
 
 import os
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from .machine import World
 
@@ -14,5 +14,7 @@ TestInvariants.settings = settings(
     stateful_step_count=60,
     deadline=None,
     derandomize=not LONG,
+    # Without shrinking: it takes minutes, and the seeds are the same the next time.
+    phases=tuple(Phase) if LONG else (Phase.explicit, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )

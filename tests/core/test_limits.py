@@ -57,6 +57,16 @@ def test_its_limit_counts_over_lanes_and_models() -> None:
     assert scene.running.keys() == {"one", "three"}
 
 
+def test_what_its_limit_held_back_starts_on_whichever_replica_has_room() -> None:
+    scene = Scene(card("one", 1, "a"), card("two", 1, "b"))
+    scene.limit(running=1)
+    scene.arrive("first", model="a")
+    scene.arrive("second", model="b")
+    assert scene.waiting() == ["second"]
+    scene.finish("first")
+    assert scene.on("two") == ["second"]
+
+
 def test_a_raised_limit_starts_what_it_held_back() -> None:
     scene = Scene(card("c", 4))
     scene.limit(running=1)

@@ -196,7 +196,7 @@ def test_a_replica_with_more_running_than_slots_needs_more_than_one_stop() -> No
 def test_who_finishes_sooner_than_stopping_takes_is_left_alone() -> None:
     scene = Scene(card("c", 1), policy=rules(margin_ms=0))
     low(scene, "low", prompt=100, output=3)
-    assert scene.state.requests["low"].estimate > scene.state.stopping
+    assert scene.state.requests["low"].estimate > scene.state.replicas["c"].stopping
     scene.wait(40 * MS)
     scene.arrive("urgent", 0, budget=10 * MS)
     assert not scene.stopped()
@@ -344,7 +344,7 @@ def test_stopping_that_takes_long_by_experience_is_worth_less() -> None:
     scene.wait(4 * SECOND)
     scene.stop(scene.stopped()[0])
     scene.finish("urgent")
-    assert scene.state.stopping > 50 * MS
+    assert scene.state.replicas["c"].stopping > 50 * MS
     low(scene, "again", business="other")
     scene.wait(10 * SECOND)
     found = stops(scene.arrive("second", 0))

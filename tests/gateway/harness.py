@@ -18,13 +18,16 @@ from metering.core.usage import UsageRow
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
+from scheduler.ports import AnswerStore, Scaler
 from scheduler.runtime import Runtime
+from scheduler.scaling import NoScaler
 from scheduler.testing import (
     ManualClock,
     Memory,
+    MemoryAnswers,
     MemoryAudit,
+    MemoryBooks,
     MemoryDecisions,
-    MemorySpending,
     MemoryUsage,
 )
 
@@ -68,7 +71,7 @@ class Gate:
     usage: MemoryUsage
     audit: MemoryAudit
     decisions: MemoryDecisions
-    spending: MemorySpending
+    books: MemoryBooks
     client: httpx.AsyncClient
 
     def headers(self, key: str = KEY) -> dict[str, str]:
@@ -210,8 +213,11 @@ def replica(
     )
 
 
-def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
-    """Three businesses, one a lane (P1 is the default key's), one model, the replicas."""
+def furnished(
+    *replicas: ReplicaFacts, policy: Policy | None = None, warm_up: bool = False
+) -> Memory:
+    """Three businesses, one a lane (P1 is the default key's), one model, the replicas. These
+    get no request but the test's own unless they are to be warmed up."""
     memory = Memory()
     owner = BusinessFacts("owner", grade="premium", ceiling=1, tags=frozenset({"team-a"}))
     memory.business(owner, KEY)
@@ -223,8 +229,9 @@ def furnished(*replicas: ReplicaFacts, policy: Policy | None = None) -> Memory:
     memory.model(ModelFacts("chat"))
     for facts in replicas:
         memory.replica(facts)
-    if policy is not None:
-        memory.rules = policy
+    rules = policy or Policy()
+    cold_start = replace(rules.cold_start, warm_before_p0=warm_up)
+    memory.rules = replace(rules, cold_start=cold_start)
     return memory
 
 
@@ -266,7 +273,9 @@ async def gate(
     allowed: Callable[[str], bool] = lambda address: True,
     composed: Callable[[Runtime], App] = alone,
     clock: ManualClock | None = None,
-    spending: MemorySpending | None = None,
+    books: MemoryBooks | None = None,
+    answers: AnswerStore | None = None,
+    scaler: Scaler | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
 
@@ -274,7 +283,7 @@ async def gate(
     a ``clock`` it goes by the machine's.
     """
     usage, audit, decisions = MemoryUsage(), MemoryAudit(), MemoryDecisions()
-    spending = spending or MemorySpending()
+    books = books or MemoryBooks()
     runtime = Runtime(
         clock=clock or WallClock(),
         credentials=memory,
@@ -282,9 +291,11 @@ async def gate(
         policy=memory,
         changes=memory,
         usage=usage,
-        spending=spending,
+        books=books,
+        answers=answers or MemoryAnswers(),
         audit=audit,
         decisions=decisions,
+        scaler=scaler or NoScaler(),
         layer=InMemoryChannelLayer(),
         pepper=memory.pepper,
         max_body=max_body,
@@ -307,7 +318,7 @@ async def gate(
     url = f"http://127.0.0.1:{port}"
     crowd = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False, limits=crowd) as client:
-        running = Gate(url, runtime, memory, usage, audit, decisions, spending, client)
+        running = Gate(url, runtime, memory, usage, audit, decisions, books, client)
         await running.until(lambda: runtime.gateway.ready)
         await _listening(port)
         try:

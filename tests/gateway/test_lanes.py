@@ -103,9 +103,9 @@ async def test_c08_a_slot_freed_as_its_waiter_leaves_goes_to_the_next() -> None:
             await gateway.until(lambda: gateway.queued == 2)
             by_arrival = sorted(gateway.runtime.gateway.exchanges, key=lambda e: e.row.received)
             running, leaver, _ = by_arrival
-            assert running.call is not None
+            assert running.attempts is not None
             # Both in this very turn.
-            running.call.close()
+            running.attempts.call.close()
             leaver.interrupt("client_disconnect")
             await gateway.until(lambda: "C" in held.order, within=0.5)
         held.finish("A", "B", "C")

@@ -40,7 +40,8 @@ async def row_of(gateway: Gate, business: str, count: int) -> UsageRow:
 
 
 async def test_a_pause_is_bridged_by_comments() -> None:
-    """They come while it waits, at most ``keepalive_s`` apart, and are no part of the answer."""
+    """A08's kind: they come while it waits, at most ``keepalive_s`` apart, and are no part of
+    the answer."""
     async with emulated(1, 1, step_ms=10) as (gateway, _):
         await under(gateway, pauses())
         seen: list[bytes] = []
@@ -111,7 +112,7 @@ async def test_paused_before_its_first_token_and_never_served_it_costs_nothing()
 
 
 async def test_a_paused_request_goes_before_those_that_came_later() -> None:
-    """Stopped in its prefill, it is first again when the urgent call is over."""
+    """C04: stopped in its prefill, it is first again when the urgent call is over."""
     async with emulated(1, 1, step_ms=10) as (gateway, (card,)):
         await under(gateway, pauses())
         first = asyncio.create_task(gateway.chat(LONG_PROMPT, key=LOW_KEY, max_tokens=5))

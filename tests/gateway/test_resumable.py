@@ -62,6 +62,8 @@ def tap(
         chat=more.get("chat", True),
         seam=seam,
         strip=strip,
+        strip_usage=more.get("strip_usage", False),
+        running_usage=more.get("running_usage", False),
     )
 
 
@@ -252,3 +254,57 @@ def test_events_with_carriage_returns() -> None:
     out = tap(transcript).feed(chunk("a", token_ids=[1]).replace(b"\n", b"\r\n"))
     assert b"token_ids" not in out
     assert transcript.whole() == "a"
+
+
+def running(said: str, prompt: int, tokens: int, *, role: bool = False) -> bytes:
+    """A chunk that also says how many tokens there are by now."""
+    body = json.loads(chunk(said, role=role)[6:])
+    body["usage"] = {"prompt_tokens": prompt, "completion_tokens": tokens}
+    return event(body)
+
+
+def test_running_usage_counts_tokens() -> None:
+    """A character of three tokens is one event; whoever did not ask sees no figures."""
+    transcript = Transcript()
+    first = tap(transcript, strip_usage=True)
+    body = first.feed(running("", 9, 0, role=True) + running("🎉", 9, 3) + running(" a", 9, 4))
+    assert b"usage" not in body
+    assert text(body) == "🎉 a"
+    assert (transcript.tokens, transcript.prompt_told, transcript.guessed) == (4, 9, False)
+    second = tap(transcript, strip_usage=True)
+    body = second.feed(running(" b", 13, 1) + running("🎊", 13, 4) + usage(13, 4) + DONE)
+    assert transcript.tokens == 8
+    assert not transcript.guessed
+    (figures,) = [one["usage"] for one in shown(body) if "usage" in one]
+    assert (figures["prompt_tokens"], figures["completion_tokens"]) == (9, 8)
+
+
+def test_running_usage_that_was_asked_for_runs_on_across_the_seam() -> None:
+    transcript = Transcript()
+    body = tap(transcript, running_usage=True).feed(running("a", 9, 1) + running(" b", 9, 2))
+    body += tap(transcript, running_usage=True).feed(running(" c", 11, 1) + running(" d", 11, 2))
+    figures = [
+        (u["prompt_tokens"], u["completion_tokens"]) for u in (x["usage"] for x in shown(body))
+    ]
+    assert figures == [(9, 1), (9, 2), (9, 3), (9, 4)]
+
+
+def test_what_looks_like_usage_in_a_text_stays() -> None:
+    said = 'so ,"usage":{"prompt_tokens":1} and ,"usage":null are words'
+    body = tap(Transcript(), strip_usage=True).feed(running(said, 3, 9))
+    assert text(body) == said
+    assert "usage" not in shown(body)[0]
+
+
+def test_events_without_any_count_are_a_guess() -> None:
+    transcript = Transcript()
+    tap(transcript).feed(chunk("🎉"))
+    assert (transcript.tokens, transcript.guessed) == (1, True)
+
+
+def test_ids_count_more_than_running_usage() -> None:
+    """Else they could not be told apart from a text of which some ids are missing."""
+    transcript = Transcript()
+    body = json.loads(chunk("x", token_ids=[5])[6:])
+    tap(transcript).feed(event({**body, "usage": {"prompt_tokens": 3, "completion_tokens": 2}}))
+    assert (transcript.tokens, transcript.ids, transcript.guessed) == (1, [5], False)

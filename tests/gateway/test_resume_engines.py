@@ -118,3 +118,50 @@ async def test_slot_numbers_of_the_caller_are_not_passed_on() -> None:
         gateway = await stack.enter_async_context(gate(furnished(*replicas)))
         await gateway.streamed("hi", id_slot=7)
         assert [json.loads(seen.body)["id_slot"] for seen in answer.seen] == [0, 0]
+
+
+def counted(text: str, said: int, finish: str | None = None) -> bytes:
+    """A chunk with running totals behind its choices."""
+    body = json.loads(delta(text, finish=finish)[6:])
+    return event({**body, "usage": {"prompt_tokens": 7, "completion_tokens": said}})
+
+
+async def test_sglang_counts_what_was_cut_off() -> None:
+    """It tells no ids in a chat stream, but running totals where it is asked for them: a
+    character of three tokens is no single one. The caller did not ask, and sees none."""
+    asked: list[Chunk] = []
+
+    async def answer(seen: Seen, wire: Wire) -> None:
+        asked.append(seen.json)
+        await wire.begin_stream()
+        if len(asked) == 1:
+            await wire.chunk(counted("🎉", 3) + counted("🎊", 6))
+            wire.reset()
+            return
+        await wire.chunk(counted("🥳", 3) + counted("", 3, "stop") + usage_event(13, 3) + DONE)
+        await wire.end_stream()
+
+    async with AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(stub(answer)) for _ in "ab"]
+        replicas = [replica(s.url, name=f"r{n}", engine="sglang") for n, s in enumerate(servers)]
+        gateway = await stack.enter_async_context(gate(furnished(*replicas)))
+        body = await gateway.streamed("hi", max_tokens=20)
+        assert text_of(events(body)) == "🎉🎊🥳"
+        assert b"usage" not in body
+        row = await gateway.row()
+        assert (row.prompt_tokens, row.completion_tokens, row.estimated) == (7, 9, False)
+    assert asked[0]["stream_options"] == {"include_usage": True, "continuous_usage_stats": True}
+    assert asked[1]["max_tokens"] == 14
+
+
+async def test_what_no_engine_counted_is_marked_as_an_estimate() -> None:
+    """A text cut off on a server that tells nothing: its events are counted."""
+    answer = Breaking(echo=False)
+    async with AsyncExitStack() as stack:
+        servers = [await stack.enter_async_context(stub(answer)) for _ in "ab"]
+        replicas = [replica(s.url, name=f"r{n}", engine="tgi") for n, s in enumerate(servers)]
+        gateway = await stack.enter_async_context(gate(furnished(*replicas)))
+        await gateway.streamed("hi")
+        row = await gateway.row()
+        assert (row.status, row.completion_tokens, row.estimated) == ("ok", 6, True)
+        assert "continuous_usage_stats" not in json.loads(answer.seen[0].body)["stream_options"]

@@ -9,7 +9,7 @@ from .stub import DONE, Held, Seen, Wire, stub
 
 
 async def test_a_stream_gets_its_head_after_a_while_and_then_comments() -> None:
-    """Held until dispatch or ``header_hold_s``; then comments, no more than ``keepalive_s``
+    """A08: held until dispatch or ``header_hold_s``; then comments, no more than ``keepalive_s``
     apart, without the headers that nobody knows yet. They are no part of the answer."""
     held = Held()
     policy = limits(header_hold_s=0.3, keepalive_s=0.8)

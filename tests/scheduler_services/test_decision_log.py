@@ -21,11 +21,12 @@ from scheduler.core.ticket import Ticket
 from scheduler.decision_log import DecisionRow, DecisionWriter, Recorder, Why
 from scheduler.decision_log import writer as writer_module
 from scheduler.decision_log.partitions import KEPT_DAYS, prepare, prune
+from scheduler.gpu_time import GpuTime
 from scheduler.metrics import Metrics
 from scheduler.models import DecisionLog
 from scheduler.selectors.decisions import story
 from scheduler.stats import Stats
-from scheduler.testing import ManualClock, MemoryDecisions
+from scheduler.testing import ManualClock, MemoryBooks, MemoryDecisions
 
 MS = 1_000_000
 
@@ -38,13 +39,16 @@ class Bench:
         self.sink = MemoryDecisions()
         self.over: list[tuple[str, str]] = []
         self.recorder = Recorder(self.sink, lambda *told: self.over.append(told))
-        self._scheduler = Scheduler(self.clock, Stats(Metrics()), self.sink)
+        self._scheduler = Scheduler(
+            self.clock, Stats(Metrics()), self.sink, GpuTime(self.clock, MemoryBooks())
+        )
 
     def call(self, name: str, lane: int = 2) -> Call:
         found = classify(
             BusinessFacts("eval", grade="basic", ceiling=0), ModelFacts("chat"), Policy(), ceiling=0
         )
-        ticket = Ticket(name, "eval", "chat", lane, (0, 3, 7)[lane], self.clock.time)
+        level = (0, 3, 7)[lane]
+        ticket = Ticket(name, "eval", "chat", lane, level, self.clock.time, budget=1000 * MS)
         return Call(ticket, self._scheduler, Why(found, "P2"))
 
     def dispatch(
@@ -52,7 +56,7 @@ class Bench:
     ) -> None:
         call.attempt += 1
         decision = Dispatch(call.ticket.id, call.attempt, "card-1", 1, waited, False, scores)
-        self.recorder.dispatched(call, decision, 1000 * MS, self.clock.now())
+        self.recorder.dispatched(call, decision, self.clock.now())
 
     @property
     def last(self) -> DecisionRow:

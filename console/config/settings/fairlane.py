@@ -1,9 +1,12 @@
 """What Fairlane itself is told by the environment."""
 
 import ipaddress
+from pathlib import Path
 
 from console.config.env import stop
 from console.config.secrets import kept_secret
+from scheduler.scaling.card_file import CardsError, parse_cards
+from scheduler.scaling.cards import CardSpec
 
 from .base import ENV
 from .data import FAIRLANE_DATA_DIR
@@ -33,6 +36,19 @@ DEFAULT_CIDRS = (
     "192.168.0.0/16",
     "fc00::/7",
 )
+
+
+def cards(path: str) -> tuple[CardSpec, ...]:
+    """The cards of this machine that may be put to use, as a file names them; none without."""
+    if not path:
+        return ()
+    try:
+        return parse_cards(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, CardsError) as error:
+        raise stop("FAIRLANE_CARDS", str(error)) from None
+
+
+FAIRLANE_CARDS = cards(ENV.text("FAIRLANE_CARDS"))
 
 
 def networks(names: list[str]) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:

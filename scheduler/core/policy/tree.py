@@ -84,9 +84,10 @@ class Policy(Section):
     )
     _lane_table: tuple[int, ...] = field(init=False, repr=False, compare=False)
     _queue_table: tuple[Queue, Queue, Queue] = field(init=False, repr=False, compare=False)
+    _by_level: tuple[bool, bool, bool] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        """Precompute the two look-ups that every arrival makes."""
+        """Precompute the look-ups that every event makes."""
         ranges = (self.lanes.P0, self.lanes.P1)
         table = tuple(
             next((lane for lane, (least, most) in enumerate(ranges) if least <= level <= most), 2)
@@ -95,10 +96,17 @@ class Policy(Section):
         object.__setattr__(self, "_lane_table", table)
         queues = (self.queues.P0, self.queues.P1, self.queues.P2)
         object.__setattr__(self, "_queue_table", queues)
+        bands = (self.bands.P0, self.bands.P1, self.bands.P2)
+        by_level = tuple(band == "by_level" and self.mode != "fifo" for band in bands)
+        object.__setattr__(self, "_by_level", by_level)
 
     def lane_of(self, level: int) -> int:
         """The lane index (0 most urgent) of a level 0-9."""
         return self._lane_table[level]
+
+    def by_level(self, lane: int) -> bool:
+        """Whether the lane serves its levels strictly one after the other."""
+        return self._by_level[lane]
 
     def queue(self, lane: int) -> Queue:
         """The queue of a lane index."""

@@ -1,0 +1,107 @@
+"""Who is let in: nobody who is suspended, held back, or would wait longer than it may.
+
+A request is refused for its latency budget only if the *least* wait that it can have is too
+long: the requests of its own model and of no lower lane that wait before it, over the rate at
+which slots that may take them come free. Its model must have been measured; each refusal
+takes from the confidence in what was, and one in ``probe_every`` is let in all the same, so
+that no stale estimate locks anybody out.
+"""
+
+from .breaker import held_back
+from .decisions import Decision, Reason, Reject
+from .estimates import EXPLORED
+from .placement import served
+from .request import Request
+from .state import State
+
+MS = 1_000_000
+NS = 1_000_000_000
+
+
+def turned_away(state: State, request: Request) -> Reject | None:
+    """The refusal of a new request that may not run, or could not whatever came free."""
+    refusal = _held_back(state, request) or _no_capacity(state, request)
+    return Reject(request.ticket.id, *refusal) if refusal is not None else None
+
+
+def _held_back(state: State, request: Request) -> tuple[Reason, int] | None:
+    """Reason and wait (ns) where its business or its lane may not run at present."""
+    tenant, pressure = request.tenant, state.pressure
+    if tenant.suspended:
+        return Reason.TENANT_SUSPENDED, state.service
+    wait = held_back(state, request.ticket.business) if state.breakers else 0
+    if wait:
+        return Reason.TENANT_SUSPENDED, wait
+    if request.lane == 2 and pressure.active and "throttle_P2" in state.policy.backpressure.action:
+        return Reason.BACKPRESSURE, max(NS, pressure.wait)
+    if tenant.running_limit == 0:
+        return Reason.CONCURRENCY_EXCEEDED, state.service
+    return None
+
+
+def _no_capacity(state: State, request: Request) -> tuple[Reason, int] | None:
+    if not served(state, request):
+        return Reason.NO_CAPACITY, state.service
+    wait = all_broken(state, request) if state.broken else 0
+    return (Reason.NO_CAPACITY, wait) if wait else None
+
+
+def all_broken(state: State, request: Request) -> int:
+    """Time (ns) until a replica for the request may be tried again, if all of them have open
+    breakers; else 0."""
+    ticket, lane = request.ticket, request.lane
+    ends = [
+        replica.busy_until if replica.probes else 0
+        for replica in state.replicas.values()
+        if replica.serving() and replica.takes(ticket.model, lane, ticket.level)
+    ]
+    return max(0, min(ends, default=0) - state.now)
+
+
+def refused_late(state: State, request: Request, out: list[Decision]) -> bool:
+    """Refuse a new request that would come too late, but for those let in to see if it is so."""
+    late, admission = too_late(state, request), state.policy.admission
+    if not late:
+        return False
+    state.hopeless += 1
+    if state.hopeless % admission.probe_every == 0:
+        return False
+    state.estimates.doubt(request.ticket.model)
+    out.append(Reject(request.ticket.id, Reason.LATENCY_BUDGET, late))
+    return True
+
+
+def too_late(state: State, request: Request) -> int:
+    """How much longer (ns) than its budget allows a new request would wait at least; 0 if it
+    may come in time, or nothing is known."""
+    budget, lane = request.ticket.budget, request.lane
+    if budget is None or not state.policy.admission.latency_budget or state.policy.mode == "fifo":
+        return 0
+    wait = least_wait(state, request)
+    if state.policy.queue(lane).budget_on == "completion" and known(state, request.ticket.model):
+        wait += state.estimates.typical(request.ticket, request.work)
+    return max(0, wait - budget)
+
+
+def known(state: State, model: str) -> bool:
+    """Whether the model's service time has been measured well enough to refuse by it."""
+    mean = state.estimates.models.get(model)
+    return mean is not None and mean.samples >= EXPLORED
+
+
+def least_wait(state: State, request: Request) -> int:
+    """The least time (ns) until a slot for a request that comes now is free."""
+    model, lane, level = request.ticket.model, request.lane, request.ticket.level
+    ahead = sum(state.queues.waiting.get((model, other), 0) for other in range(lane + 1))
+    if not ahead or not known(state, model):
+        return 0
+    queue = state.policy.queue(lane)
+    if queue.preempt and state.policy.preemption.enabled and state.stoppable:
+        return 0
+    ends = 0.0
+    for replica in state.replicas.values():
+        if replica.takes(model, lane, level) and replica.serving():
+            if replica.open(state.now):
+                return 0
+            ends += replica.turnover
+    return int(ahead / ends) if ends else 0

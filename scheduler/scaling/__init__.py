@@ -1,0 +1,11 @@
+"""Replicas that are started when they are needed, on cards that would be idle otherwise.
+
+The core says how many it wants and which it can spare; a driver, behind ``ports.Scaler``,
+makes it so. When to scale, how far, and how long to wait in between is the core's.
+"""
+
+from .cards import Card, CardSpec, CardState, with_cards
+from .none import NoScaler
+from .processes import LocalProcesses
+
+__all__ = ["Card", "CardSpec", "CardState", "LocalProcesses", "NoScaler", "with_cards"]
