@@ -13,12 +13,14 @@ from channels.layers import get_channel_layer
 from django import db
 from django.conf import settings
 
+from console.config.books import BooksNews
 from metering.changes import ChangeListener
 from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
 from metering.core.periods import month_bounds, month_of
 from metering.journal import Journal
 from metering.selectors.access import load_access
+from metering.selectors.reconciliation import open_differences
 from metering.selectors.spending import load_spent
 from metering.services.audit import record_escalations
 from metering.services.gpu_hours import keep_gpu_hours
@@ -66,6 +68,13 @@ class Database:
         """By which rules."""
         try:
             return load_policy()
+        finally:
+            db.connections.close_all()
+
+    def open_differences(self) -> int:
+        """By how much the books disagree."""
+        try:
+            return open_differences()
         finally:
             db.connections.close_all()
 
@@ -162,12 +171,13 @@ def make_runtime(usage: UsageSink) -> Runtime:
     layer = get_channel_layer()
     assert layer is not None, "the settings define no channel layer"
     database = Database()
-    return Runtime(
+    news = BooksNews(ChangeListener(), database.open_differences)
+    made = Runtime(
         clock=SystemClock(),
         credentials=database,
         fleet=database,
         policy=database,
-        changes=ChangeListener(),
+        changes=news,
         usage=usage,
         books=Books(settings.BILLING_TZ),
         answers=AnswerFiles(settings.FAIRLANE_DATA_DIR / "answers"),
@@ -181,3 +191,5 @@ def make_runtime(usage: UsageSink) -> Runtime:
         address_allowed=address_allowed,
         url_allowed=url_allowed,
     )
+    news.show = made.stats.metrics.reconciliation_differences.set
+    return made
