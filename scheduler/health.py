@@ -74,6 +74,7 @@ class Health:
         watch = self.watches.get(name)
         if watch is not None and watch.ready:
             self._take_out(watch)
+            watch.tripped = True
             self._seen(name, watch.state)
             watch.now.set()
 
@@ -134,7 +135,7 @@ class Health:
             # Somebody else listens there now: nothing of before runs in it.
             watch.gone = False
             watch.generation = self._next_generation(watch.facts.name)
-        watch.ready = True
+        watch.ready, watch.tripped = True, False
         watch.warm = not self.policy.cold_start.warm_before_p0
         self._report(watch)
         if not watch.warm:

@@ -13,7 +13,8 @@ RECENT_S = 60.0
 
 @dataclass(slots=True)
 class Watch:
-    """``ready`` None: not yet probed. ``warm``: P0 may run there. ``gone``: since it was last
+    """``ready`` None: not yet probed. ``tripped``: a request could not reach it, and no probe
+    has since. ``warm``: P0 may run there. ``gone``: since it was last
     ready nobody listened there. Times are the loop's, in seconds."""
 
     facts: ReplicaFacts
@@ -22,6 +23,7 @@ class Watch:
     ready: bool | None = None
     warm: bool = False
     gone: bool = False
+    tripped: bool = False
     silent: int = 0
     well_since: float | None = None
     downs: deque[float] = field(default_factory=deque)

@@ -14,7 +14,8 @@ LIVE_GROUP = "live"
 @dataclass(slots=True)
 class LaneLive:
     """One lane: requests waiting and running now; waits in ms over the last minute's dispatches;
-    ``dispatched``, ``finished`` and ``refused`` are counts since the frame before."""
+    ``dispatched``, ``finished``, ``refused``, ``paused`` (stopped for another) and ``promoted``
+    are counts since the frame before."""
 
     queued: int = 0
     running: int = 0
@@ -24,11 +25,25 @@ class LaneLive:
     dispatched: int = 0
     finished: int = 0
     refused: int = 0
+    paused: int = 0
+    promoted: int = 0
+
+
+@dataclass(slots=True)
+class PoolLive:
+    """One pool: requests running and slots that are there for them now. ``lanes`` are names."""
+
+    name: str
+    dedicated: bool
+    lanes: list[str]
+    running: int
+    slots: int
 
 
 @dataclass(slots=True)
 class ReplicaLive:
-    """One replica: ``state`` is ready, down, draining or unknown; utilisations are ratios 0-1,
+    """One replica: ``state`` is ready, down, draining or unknown; ``breaker`` is closed, open
+    (a request could not reach it) or busy (it said so itself); utilisations are ratios 0-1,
     None where not measured."""
 
     name: str
@@ -41,6 +56,7 @@ class ReplicaLive:
     memory: float | None = None
     queue: int | None = None
     models: list[str] = field(default_factory=list)
+    breaker: str = "closed"
 
 
 @dataclass(slots=True)
@@ -80,6 +96,7 @@ class LiveFrame:
     businesses: dict[str, BusinessLive]
     refusals: dict[str, int] = field(default_factory=dict)
     feed: list[FeedItem] = field(default_factory=list)
+    pools: list[PoolLive] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and strings, fit for JSON and the channel layer."""

@@ -10,6 +10,7 @@ from metering.core.facts import AccessSnapshot
 from metering.core.prices import NO_PRICES, PriceList
 from metering.core.usage import NOTHING, Consumed, UsageRow
 
+from .canary import Tally, Trial
 from .core.fleet import FleetSnapshot
 from .core.policy import Policy
 from .decision_log.row import DecisionRow
@@ -45,6 +46,15 @@ class PolicySource(Protocol):
 
     def policy(self) -> tuple[int, Policy]:
         """Reads version and active policy; may block. Raises OSError when it cannot be had."""
+        ...
+
+    def trial(self) -> Trial | None:
+        """Reads the canary that runs, if one does; may block. Raises OSError likewise."""
+        ...
+
+    def report(self, trial: int, tally: Tally) -> None:
+        """Add to what is counted of a canary (its id), which may end it; may block. Raises
+        OSError when that cannot be done now."""
         ...
 
 

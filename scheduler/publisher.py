@@ -14,7 +14,7 @@ from metering.core.facts import LANES
 from .actor import Scheduler
 from .health import Health
 from .health_watch import Watch
-from .live import LIVE_GROUP, BusinessLive, LaneLive, LiveFrame, ReplicaLive
+from .live import LIVE_GROUP, BusinessLive, LaneLive, LiveFrame, PoolLive, ReplicaLive
 from .ports import Clock, UsageSink
 from .stats import Stats
 
@@ -84,7 +84,8 @@ class Publisher:
             seq=self._seq,
             at=now // 1_000_000,
             lanes=lanes,
-            replicas=self._replicas(),
+            replicas=self._replicas(now),
+            pools=self._pools(),
             businesses=businesses,
             refusals=refusals,
             feed=feed,
@@ -152,11 +153,26 @@ class Publisher:
         stats.prompt_tokens = stats.completion_tokens = 0
         return live
 
-    def _replicas(self) -> list[ReplicaLive]:
-        return [self._replica(name, watch) for name, watch in sorted(self._health.watches.items())]
+    def _pools(self) -> list[PoolLive]:
+        """Pools that have replicas, by name; only what is ready has slots to count."""
+        found: dict[str, PoolLive] = {}
+        for name, watch in sorted(self._health.watches.items()):
+            facts, held = watch.pool, self._scheduler.state.replicas.get(name)
+            pool = found.get(facts.name)
+            if pool is None:
+                lanes = [LANES[lane] for lane in sorted(facts.lanes)]
+                pool = found[facts.name] = PoolLive(facts.name, facts.dedicated, lanes, 0, 0)
+            pool.running += 0 if held is None else held.running
+            pool.slots += watch.facts.slots if watch.state == "ready" else 0
+        return [found[name] for name in sorted(found)]
 
-    def _replica(self, name: str, watch: Watch) -> ReplicaLive:
+    def _replicas(self, now: int) -> list[ReplicaLive]:
+        watches = sorted(self._health.watches.items())
+        return [self._replica(name, watch, now) for name, watch in watches]
+
+    def _replica(self, name: str, watch: Watch, now: int) -> ReplicaLive:
         held = self._scheduler.state.replicas.get(name)
+        busy = held is not None and held.busy_until > now
         return ReplicaLive(
             name=name,
             pool=watch.pool.name,
@@ -168,4 +184,5 @@ class Publisher:
             memory=None if held is None else held.memory,
             queue=None if held is None else held.queue,
             models=sorted(watch.facts.models),
+            breaker="open" if watch.tripped else "busy" if busy else "closed",
         )

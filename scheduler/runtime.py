@@ -10,8 +10,10 @@ from channels.layers import BaseChannelLayer
 
 from .actor import Scheduler
 from .budgets import Budgets
+from .canary.reporter import Reporter
 from .core.decisions import Scale
 from .core.fleet import FleetSnapshot
+from .decision_log.row import DecisionRow
 from .escalations import Escalations
 from .gateway.app import Gateway
 from .gateway.upstream import Upstream
@@ -87,9 +89,7 @@ class Runtime:
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
-        self._known_fleet = FleetSnapshot()
-        self.scaler = scaler
-        self._clock = clock
+        self._clock, self._known_fleet, self.scaler = clock, FleetSnapshot(), scaler
         self.stats = Stats(Metrics())
         self._gpu_time = GpuTime(clock, books)
         self.scheduler = Scheduler(clock, self.stats, decisions, self._gpu_time)
@@ -109,15 +109,20 @@ class Runtime:
             metrics_token=metrics_token,
         )
         self.health = self._health(url_allowed)
-        self.scheduler.on_trip = self.health.suspect
         self.probes = Probes(self.scheduler.post, allowed=url_allowed)
-        scaler.attach(self._follow, self.scheduler.running_on)
-        self.scheduler.on_scale = self._scale
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
-        self.gateway.before_metrics = self._publisher.gauges
+        self._canary = Reporter(self.gateway.rules, policy)
         self._worker = Worker(layer, self.reload)
         self._tasks: list[asyncio.Task[None]] = []
         self._topics = Topics()
+        self._connect()
+
+    def _connect(self) -> None:
+        """Who tells whom."""
+        self.scheduler.on_trip = self.health.suspect
+        self.scheduler.on_scale = self._scale
+        self.scaler.attach(self._follow, self.scheduler.running_on)
+        self.gateway.before_metrics = self._publisher.gauges
 
     def _health(self, allowed: Callable[[str], bool]) -> Health:
         return Health(
@@ -148,6 +153,7 @@ class Runtime:
         self._spawn(self._gpu_time.run(), "GPU time")
         self._spawn(self.gateway.repeats.run(), "kept answers")
         self._spawn(self.probes.run(), "metrics probes")
+        self._spawn(self._canary.run(), "canary reports")
         self._spawn(self._become_ready(), "readiness")
 
     async def retire(self, grace: float) -> None:
@@ -168,11 +174,14 @@ class Runtime:
         await self.probes.close()
         await self._escalations.flush()
         await self._gpu_time.flush()
+        await self._canary.flush()
         await self._decisions.close()
         await self._usage.close()
 
     def _seen(self, name: str, state: str) -> None:
-        self.stats.replica_state(name, state, self._clock.now())
+        now = self._clock.now()
+        self.stats.replica_state(name, state, now)
+        self._decisions.append(DecisionRow(now, "replica", "", replica=name, reason=state))
 
     async def reload(self, topic: str) -> None:
         """A topic changed: read it anew, off the loop, and put it to use. One at a time, so
@@ -190,8 +199,8 @@ class Runtime:
             self._known_fleet = await asyncio.to_thread(self._fleet.fleet)
             self._follow()
         elif topic == "policy":
-            gateway.policy_version, policy = await asyncio.to_thread(self._policy.policy)
-            gateway.policy = policy
+            version, policy = await asyncio.to_thread(self._policy.policy)
+            gateway.rules.follow(version, policy, await asyncio.to_thread(self._policy.trial))
             self.probes.policy = policy.placement
             self.health.policy = policy
             self.scheduler.set_policy(policy)

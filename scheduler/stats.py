@@ -42,6 +42,8 @@ class LaneStats:
     dispatched: int = 0
     finished: int = 0
     refused: int = 0
+    paused: int = 0
+    promoted: int = 0
 
     def take(self, now: int, queued: int, running: int) -> LaneLive:
         """The lane's part of a frame; the counts start anew."""
@@ -49,9 +51,18 @@ class LaneStats:
             self.waits.popleft()
         p50, p95, p99 = percentiles(wait for _, wait in self.waits)
         live = LaneLive(
-            queued, running, p50, p95, p99, self.dispatched, self.finished, self.refused
+            queued,
+            running,
+            p50,
+            p95,
+            p99,
+            self.dispatched,
+            self.finished,
+            self.refused,
+            self.paused,
+            self.promoted,
         )
-        self.dispatched = self.finished = self.refused = 0
+        self.dispatched = self.finished = self.refused = self.paused = self.promoted = 0
         return live
 
 
@@ -105,6 +116,8 @@ class Stats:
         """A running attempt was told to stop for a more urgent one."""
         business, lane = call.ticket.business, LANES[call.ticket.lane]
         self.metrics.preempting(decision.gain / 1e9, decision.cost / 1e9)
+        for stats in (self.lanes[lane], self.businesses[business].lanes[lane]):
+            stats.paused += 1
         text = (
             f"paused on {decision.replica} for another request, "
             f"gain {decision.gain // 1_000_000} ms, cost {decision.cost // 1_000_000} ms"
@@ -116,6 +129,8 @@ class Stats:
         """The starvation guard gave an overdue request a slot."""
         business, lane = call.ticket.business, LANES[call.ticket.lane]
         self.metrics.promoted(lane)
+        for stats in (self.lanes[lane], self.businesses[business].lanes[lane]):
+            stats.promoted += 1
         text = f"promoted after {decision.waited / 1e9:.1f} s"
         at = now // 1_000_000
         self.feed.append(FeedItem(at, "promote", text, business, lane, decision.request))

@@ -20,6 +20,7 @@ from metering.core.periods import month_bounds, month_of
 from metering.core.prices import PriceList
 from metering.core.usage import Consumed, UsageRow
 
+from .canary import Tally, Trial
 from .core.fleet import FleetSnapshot, ModelFacts, PoolFacts, ReplicaFacts
 from .core.policy import Policy
 from .decision_log.row import DecisionRow
@@ -55,6 +56,8 @@ class Memory:
     replicas: dict[str, ReplicaFacts] = field(default_factory=dict)
     rules: Policy = field(default_factory=Policy)
     version: int = 0
+    tried: Trial | None = None
+    tallies: dict[int, Tally] = field(default_factory=dict)
     news: "asyncio.Queue[str]" = field(default_factory=asyncio.Queue)
 
     def access(self) -> AccessSnapshot:
@@ -74,6 +77,14 @@ class Memory:
     def policy(self) -> tuple[int, Policy]:
         """By which rules."""
         return self.version, self.rules
+
+    def trial(self) -> Trial | None:
+        """The canary that runs."""
+        return self.tried
+
+    def report(self, trial: int, tally: Tally) -> None:
+        """Add up what is counted of it."""
+        self.tallies.setdefault(trial, Tally()).add(tally)
 
     async def run(self, on_change: Callable[[str], Awaitable[None]]) -> None:
         """Tell each topic once, then what is put into ``news``."""

@@ -4,7 +4,6 @@ from dataclasses import asdict
 from typing import ClassVar
 
 import django_filters
-from django.db.models import QuerySet
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -18,6 +17,7 @@ from scheduler.models import DecisionLog, ModelDeployment, PolicyVersion, Pool, 
 
 from .base import Guarded, Listed
 from .permissions import EVERYBODY, OPERATIONS
+from .policies import PolicyWrites
 
 
 class PoolSerializer(serializers.ModelSerializer[Pool]):
@@ -129,8 +129,8 @@ class PolicySerializer(serializers.ModelSerializer[PolicyVersion]):
         ]
 
 
-class Policies(Listed[PolicyVersion]):
-    """Versions of the policy, the newest first."""
+class Policies(PolicyWrites, Listed[PolicyVersion]):
+    """Versions of the policy, the newest first: read, add a draft, activate one."""
 
     resource = "policies"
     read_roles = OPERATIONS
@@ -162,6 +162,7 @@ class DecisionSerializer(serializers.ModelSerializer[DecisionLog]):
             "replica",
             "waited_ms",
             "reason",
+            "policy",
             "detail",
         ]
 
@@ -195,7 +196,7 @@ class Decisions(Listed[DecisionLog]):
 class AuditSerializer(serializers.ModelSerializer[AuditEntry]):
     """Who changed what."""
 
-    actor = serializers.CharField(source="actor.username", allow_null=True, default=None)
+    actor = serializers.CharField(source="actor_name")
 
     class Meta:
         model = AuditEntry
@@ -220,11 +221,8 @@ class Audit(Listed[AuditEntry]):
     read_roles = OPERATIONS
     serializer_class = AuditSerializer
     filterset_class = AuditFilter
+    queryset = AuditEntry.objects.all()
     ordering = ("-pk",)
-
-    def get_queryset(self) -> QuerySet[AuditEntry]:
-        """With the names of those who did it."""
-        return AuditEntry.objects.select_related("actor")
 
 
 class Live(Guarded[Pool]):

@@ -21,6 +21,7 @@ from console.config.stopping import at_stop_signal, end_with_parent  # noqa: E40
 from console.config.wiring import runtime  # noqa: E402
 from console.live.hub import get_hub  # noqa: E402
 from console.live.routing import websocket_application  # noqa: E402
+from console.upkeep import Upkeep  # noqa: E402
 from scheduler.gateway.app import PREFIXES  # noqa: E402
 
 log = logging.getLogger(__name__)
@@ -28,6 +29,7 @@ log = logging.getLogger(__name__)
 Scope = dict[str, Any]
 App = Callable[[Scope, Any, Any], Awaitable[None]]
 GRACE_S = 20.0
+upkeep = Upkeep()
 
 console = cast(
     "App", ProtocolTypeRouter({"http": django_application, "websocket": websocket_application})
@@ -42,6 +44,7 @@ async def _lifespan(receive: Any, send: Any, *, gateway: bool, hub: bool) -> Non
                 await get_hub().start()
             if gateway:
                 await runtime().start()
+            upkeep.start()
             at_stop_signal(lambda: _begin_stop(gateway=gateway, hub=hub))
             end_with_parent()
             settle()
@@ -49,6 +52,7 @@ async def _lifespan(receive: Any, send: Any, *, gateway: bool, hub: bool) -> Non
         elif message["type"] == "lifespan.shutdown":
             if gateway:
                 await runtime().stop(GRACE_S)
+            await upkeep.stop()
             if hub:
                 await get_hub().stop()
             await send({"type": "lifespan.shutdown.complete"})

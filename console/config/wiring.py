@@ -26,14 +26,17 @@ from metering.services.audit import record_escalations
 from metering.services.gpu_hours import keep_gpu_hours
 from scheduler.addresses import allowed, check_url
 from scheduler.answers import AnswerFiles
+from scheduler.canary import Tally, Trial
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
 from scheduler.ports import GpuHours, Scaler, Spent, UsageSink
 from scheduler.runtime import Runtime
 from scheduler.scaling import LocalProcesses, NoScaler
+from scheduler.selectors.canary import load_trial
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy
+from scheduler.services.canary import report_canary
 
 log = logging.getLogger(__name__)
 SECOND = 1_000_000_000
@@ -75,6 +78,22 @@ class Database:
         """By how much the books disagree."""
         try:
             return open_differences()
+        finally:
+            db.connections.close_all()
+
+    def trial(self) -> Trial | None:
+        """The canary that runs."""
+        try:
+            return load_trial()
+        finally:
+            db.connections.close_all()
+
+    def report(self, trial: int, tally: Tally) -> None:
+        """Add to what is counted of it."""
+        try:
+            report_canary(trial, tally)
+        except db.Error as error:
+            raise OSError(f"Postgres says: {error}") from error
         finally:
             db.connections.close_all()
 

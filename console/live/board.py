@@ -69,7 +69,14 @@ class Board:
         self._made.clear()
         self.frame = frame
         self._times.append((frame.seq, frame.at))
-        self._all.history.add(frame.at, frame.lanes, frame.refusals)
+        owned = frame.businesses.values()
+        self._all.history.add(
+            frame.at,
+            frame.lanes,
+            frame.refusals,
+            prompt=sum(own.prompt_tokens for own in owned),
+            completion=sum(own.completion_tokens for own in owned),
+        )
         for name, own in frame.businesses.items():
             self._track(name).history.add(
                 frame.at,

@@ -1,6 +1,6 @@
 """Fifteen minutes of one audience's figures, in buckets of five seconds.
 
-A ring of fixed size: about 11 KB whatever the traffic, so that a thousand businesses cost
+A ring of fixed size: about 15 KB whatever the traffic, so that a thousand businesses cost
 a dozen megabytes. Pure: time is the frame's own.
 """
 
@@ -14,10 +14,12 @@ STEP_MS = 5_000
 SPAN_MS = 15 * 60 * 1_000
 BUCKETS = SPAN_MS // STEP_MS
 
-# What a bucket holds: four figures a lane, then two of tokens and the number of frames.
+# What a bucket holds: four figures a lane, two of tokens, the number of frames, and two
+# more figures a lane.
 QUEUED, WAIT, FINISHED, REFUSED = range(0, 12, 3)
 PROMPT, COMPLETION, FRAMES = 12, 13, 14
-WIDTH = 15
+PAUSED, PROMOTED = 15, 18
+WIDTH = 21
 
 EMPTY = array("f", bytes(4 * WIDTH))
 
@@ -68,6 +70,8 @@ class History:
             values[wait] = max(values[wait], lane.wait_p95_ms)
             values[base + FINISHED + index] += lane.finished
             values[base + REFUSED + index] += lane.refused
+            values[base + PAUSED + index] += lane.paused
+            values[base + PROMOTED + index] += lane.promoted
         values[base + PROMPT] += prompt
         values[base + COMPLETION] += completion
         values[base + FRAMES] += 1

@@ -11,7 +11,8 @@ import msgspec
 
 class LaneNow(msgspec.Struct, forbid_unknown_fields=True):
     """One lane now: requests, waits in ms over the last minute, finished per second over the
-    last ten; ``finished`` and ``refused`` are counts over the span of the history."""
+    last ten; ``finished``, ``refused``, ``paused`` (for another request) and ``promoted`` are
+    counts over the span of the history."""
 
     queued: int
     running: int
@@ -21,6 +22,8 @@ class LaneNow(msgspec.Struct, forbid_unknown_fields=True):
     per_s: float
     finished: int
     refused: int
+    paused: int
+    promoted: int
 
 
 class ReplicaNow(msgspec.Struct, forbid_unknown_fields=True):
@@ -36,14 +39,29 @@ class ReplicaNow(msgspec.Struct, forbid_unknown_fields=True):
     memory: float | None
     queue: int | None
     models: list[str]
+    breaker: str
+
+
+class PoolNow(msgspec.Struct, forbid_unknown_fields=True):
+    """One pool now: what runs, and the slots of its ready replicas."""
+
+    name: str
+    dedicated: bool
+    lanes: list[str]
+    running: int
+    slots: int
 
 
 class OperationsNow(msgspec.Struct, tag_field="view", tag="operations", forbid_unknown_fields=True):
-    """All lanes, all replicas, and refusals by reason over the span."""
+    """All lanes, pools and replicas, refusals by reason over the span, and tokens per second
+    over the last ten."""
 
     lanes: dict[str, LaneNow]
+    pools: list[PoolNow]
     replicas: list[ReplicaNow]
     refusals: dict[str, int]
+    prompt_per_s: float
+    completion_per_s: float
 
 
 class BusinessNow(msgspec.Struct, tag_field="view", tag="business", forbid_unknown_fields=True):

@@ -3,15 +3,16 @@
 from collections.abc import Iterable, Mapping
 
 from metering.core.facts import LANES
-from scheduler.live import FeedItem, LaneLive, LiveFrame, ReplicaLive
+from scheduler.live import FeedItem, LaneLive, LiveFrame, PoolLive, ReplicaLive
 
-from .history import COMPLETION, FINISHED, PROMPT, REFUSED, History
+from .history import COMPLETION, FINISHED, PAUSED, PROMOTED, PROMPT, REFUSED, History
 from .messages import (
     BusinessNow,
     FeedLine,
     LaneNow,
     OperationsNow,
     OwnFeedLine,
+    PoolNow,
     ReplicaNow,
 )
 
@@ -22,8 +23,11 @@ def operations_now(frame: LiveFrame, history: History) -> OperationsNow:
     """The whole fleet, for those who run it."""
     return OperationsNow(
         lanes=_lanes(frame.lanes, history, frame.at),
+        pools=[_pool(pool) for pool in frame.pools],
         replicas=[_replica(replica) for replica in frame.replicas],
         refusals=history.reasons(frame.at),
+        prompt_per_s=history.rate(PROMPT, frame.at),
+        completion_per_s=history.rate(COMPLETION, frame.at),
     )
 
 
@@ -75,8 +79,20 @@ def _lanes(lanes: Mapping[str, LaneLive], history: History, now: int) -> dict[st
             per_s=history.rate(FINISHED + index, now),
             finished=history.total(FINISHED + index, now),
             refused=history.total(REFUSED + index, now),
+            paused=history.total(PAUSED + index, now),
+            promoted=history.total(PROMOTED + index, now),
         )
     return found
+
+
+def _pool(pool: PoolLive) -> PoolNow:
+    return PoolNow(
+        name=pool.name,
+        dedicated=pool.dedicated,
+        lanes=list(pool.lanes),
+        running=pool.running,
+        slots=pool.slots,
+    )
 
 
 def _replica(replica: ReplicaLive) -> ReplicaNow:
@@ -91,4 +107,5 @@ def _replica(replica: ReplicaLive) -> ReplicaNow:
         memory=replica.memory,
         queue=replica.queue,
         models=list(replica.models),
+        breaker=replica.breaker,
     )

@@ -16,6 +16,14 @@ KEYWORDS: Keywords = {
     **dict.fromkeys(("ngettext", "ngettext_lazy"), (1, 2)),
     **dict.fromkeys(("pgettext", "pgettext_lazy"), ((1, "c"), 2)),
 }
+# The schema of the policy is pure and knows no gettext: its help texts are what these are given.
+SCHEMA = Path("scheduler", "core", "policy")
+SCHEMA_KEYWORDS: Keywords = {
+    **dict.fromkeys(("flag", "whole", "millis", "number", "seconds", "share"), (2,)),
+    **dict.fromkeys(("group", "rows"), (2,)),
+    **dict.fromkeys(("choice", "choices", "levels"), (3,)),
+    "pool": (1,),
+}
 SCRIPT_KEYWORDS: Keywords = {"gettext": None, "ngettext": (1, 2), "pgettext": ((1, "c"), 2)}
 
 
@@ -34,7 +42,9 @@ def messages(root: Path) -> dict[Wanted, str]:
     for folder in PYTHON_FOLDERS:
         for path in sorted((root / folder).rglob("*.py")):
             if "migrations" not in path.parts:
-                _note(found, _read("python", path.read_bytes(), KEYWORDS), path, root)
+                schema = path.is_relative_to(root / SCHEMA)
+                words = SCHEMA_KEYWORDS if schema else KEYWORDS
+                _note(found, _read("python", path.read_bytes(), words), path, root)
     for path in sorted((root / "templates").rglob("*.html")):
         _note(found, _template(path), path, root)
     return found

@@ -24,6 +24,8 @@ def live_context() -> dict[str, object]:
         "total_figures": [
             ("finished", _("Finished, 15 min")),
             ("refused", _("Refused, 15 min")),
+            ("paused", _("Paused, 15 min")),
+            ("promoted", _("Promoted, 15 min")),
         ],
         "charts": [
             ("queued", _("Waiting"), _("Chart: requests waiting by lane, last 15 minutes")),
@@ -54,7 +56,13 @@ def _texts() -> dict[str, object]:
             "draining": _("Draining"),
             "unknown": _("Unknown"),
         },
+        "breakers": {
+            "closed": _("Closed"),
+            "open": _("Open: nothing goes there until a probe finds it well"),
+            "busy": _("Busy: it asked to be left alone for a moment"),
+        },
         "kinds": {
+            "promote": _("Promoted: it has waited too long"),
             "dispatch": _("Started"),
             "finish": _("Finished"),
             "refuse": _("Refused"),

@@ -1,6 +1,6 @@
 """Tables of the metering package."""
 
-from .audit import AuditEntry, ChangeVersion
+from .audit import AuditBatch, AuditEntry, ChangeVersion
 from .bills import Bill, BillArchive, BillLine, CreditNote, NumberSeries
 from .budget import AlertDelivery, AlertTarget, BudgetAlert, GpuHour, ReconciliationReport
 from .business import Business, Grade, Lane, Membership, Quota, Realtime
@@ -26,6 +26,7 @@ __all__ = [
     "AlertDelivery",
     "AlertTarget",
     "ApiKey",
+    "AuditBatch",
     "AuditEntry",
     "Bill",
     "BillArchive",

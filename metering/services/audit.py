@@ -14,7 +14,7 @@ from metering.models import AuditEntry
 _ESCALATIONS = """
 INSERT INTO metering_auditentry AS held (at, actor_id, source, action, business, target, data)
 VALUES (now(), NULL, 'gateway', 'priority.escalation', %s, %s, %s::jsonb)
-ON CONFLICT (business, target) WHERE action = 'priority.escalation'
+ON CONFLICT (business, target) WHERE action = 'priority.escalation' AND batch_id IS NULL
 DO UPDATE SET data = held.data || excluded.data || jsonb_build_object(
     'count', (held.data->>'count')::bigint + (excluded.data->>'count')::bigint)
 """
@@ -35,6 +35,7 @@ def record(
     """
     return AuditEntry.objects.create(
         actor_id=None if actor is None else actor.pk,
+        actor_name="" if actor is None else actor.get_username(),
         source=source,
         action=action,
         business=business,

@@ -2,6 +2,7 @@
 
 from enum import Enum
 
+from .policy import Order
 from .record import record
 
 
@@ -24,7 +25,9 @@ class Ticket:
     ``id`` is unique for all time. ``lane`` 0-2 and ``level`` 0-9 come from the classifier;
     ``arrived`` is the gateway's clock in ns. ``prompt`` tokens are the gateway's estimate,
     ``output`` the most it may produce (0: not said); both 0 for work without tokens.
-    ``budget`` is the time from arrival in which it is due (ns; None: any time).
+    ``budget`` is the time from arrival in which it is due (ns; None: any time). ``order`` and
+    ``patience`` (ns, the longest time in the queue) are there for a request that has other
+    rules than the policy's; None: the policy's.
     """
 
     id: str
@@ -38,3 +41,5 @@ class Ticket:
     budget: int | None = None
     resume: Resume = NEVER
     session: str = ""
+    order: Order | None = None
+    patience: int | None = None

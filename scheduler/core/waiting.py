@@ -37,7 +37,7 @@ def line_up(state: State, request: Request) -> None:
     if lane != ticket.lane:
         # It may have waited longer than what the next look was set for.
         state.overdue_at = 0
-    expires = request.since + state.policy.queue(lane).queue_timeout_ms * MS
+    expires = request.since + _patience(state, request)
     state.sequence += 1
     heappush(state.expiries, (expires, state.sequence, request))
     # Most requests start long before they would expire: drop their entries when they prevail.
@@ -48,12 +48,18 @@ def line_up(state: State, request: Request) -> None:
         heapify(expiries)
 
 
+def _patience(state: State, request: Request) -> int:
+    """The longest time (ns) that the request may wait at once in its lane."""
+    own = request.ticket.patience
+    return state.policy.queue(request.lane).queue_timeout_ms * MS if own is None else own
+
+
 def _key(state: State, request: Request) -> int:
     """Arrival, later by level, service and budget: all linear, so time reorders nothing."""
     ticket = request.ticket
     if state.policy.mode == "fifo":
         return ticket.arrived
-    order, lanes = state.policy.order, state.policy.lanes
+    order, lanes = ticket.order or state.policy.order, state.policy.lanes
     least = (lanes.P0, lanes.P1, lanes.P2)[request.lane][0]
     later = order.level * 1000 * MS * (ticket.level - least)
     later += order.expected_service * state.estimates.typical(ticket, request.work)
@@ -85,10 +91,9 @@ def expire(state: State, out: list[Decision]) -> None:
         ticket, lane = request.ticket, request.lane
         if request.phase is not QUEUED or state.requests.get(ticket.id) is not request:
             continue
-        queue = state.policy.queue(lane)
-        if request.since + queue.queue_timeout_ms * MS > state.now:
+        if request.since + _patience(state, request) > state.now:
             continue  # an entry from before it ran, or moved down
-        if queue.on_timeout == "move_down":
+        if state.policy.queue(lane).on_timeout == "move_down":
             unqueue(state, request)
             leave(state, request)
             request.lane, request.key = lane + 1, 0

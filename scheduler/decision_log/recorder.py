@@ -154,6 +154,7 @@ def _row(kind: str, call: "Call", now: int, waited: int) -> DecisionRow:
         call.attempt,
         "",
         waited,
+        policy=0 if call.why is None else call.why.policy,
     )
 
 

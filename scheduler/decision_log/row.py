@@ -7,10 +7,12 @@ from scheduler.core.classify import Classification
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """How a request came to its level: the classifier's word, and the caller's claim."""
+    """How a request came to its level: the classifier's word, the caller's claim, and the
+    version of the policy it was decided by."""
 
     found: Classification
     claim: str = ""
+    policy: int = 0
 
 
 @dataclass(slots=True)
@@ -30,4 +32,5 @@ class DecisionRow:
     replica: str = ""
     waited: int = 0
     reason: str = ""
+    policy: int = 0
     detail: dict[str, object] | None = None

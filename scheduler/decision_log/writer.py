@@ -28,7 +28,7 @@ STATEMENT_MS = 10_000
 PRUNE_S = 3600.0
 _COPY = (
     "COPY scheduler_decisionlog (at, kind, request, other, business, model, lane, level, attempt,"
-    " replica, waited_ms, reason, detail) FROM STDIN"
+    " replica, waited_ms, reason, policy, detail) FROM STDIN"
 )
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -151,5 +151,6 @@ def _values(moment: datetime, row: DecisionRow) -> tuple[object, ...]:
         row.replica,
         row.waited / 1e6,
         row.reason,
+        row.policy,
         None if row.detail is None else json.dumps(row.detail),
     )

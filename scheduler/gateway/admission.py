@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from metering.core.facts import LANES
 from metering.core.usage import UsageRow
-from scheduler.core.classify import Claim, Classification, classify, tier_claim
+from scheduler.core.classify import Claim, Classification, tier_claim
 from scheduler.core.policy import Policy
 from scheduler.core.ticket import Resume
 
@@ -13,6 +13,7 @@ from .callers import Caller
 from .errors import GatewayError
 from .incoming import MS, Incoming, check_tag
 from .payload import Payload, invalid
+from .ruling import Ruling
 from .story import Story
 from .transcript import continuable, stops_of
 
@@ -25,9 +26,14 @@ LOWEST = 2
 
 
 def admit(
-    gateway: "Gateway", incoming: Incoming, caller: Caller, payload: Payload, row: UsageRow
+    gateway: "Gateway",
+    ruling: Ruling,
+    incoming: Incoming,
+    caller: Caller,
+    payload: Payload,
+    row: UsageRow,
 ) -> Classification:
-    """Level and lane, noted on the row. Raises 403 and 404."""
+    """Level and lane by the request's rules, noted on the row. Raises 403 and 404."""
     business = caller.business
     check_tag(incoming, business)
     model = gateway.fleet.models.get(payload.model)
@@ -39,10 +45,10 @@ def admit(
             "model_not_allowed", f"This key may not use '{payload.model}'.", param="model"
         )
     claim = incoming.claim if incoming.claim.text else tier_claim(payload.service_tier)
-    found = classify(
+    found = gateway.rules.classify(
+        ruling,
         business,
         model,
-        gateway.policy,
         ceiling=caller.ceiling,
         claim=claim,
         realtime=incoming.realtime,
@@ -50,7 +56,7 @@ def admit(
     row.claimed, row.base_level = claim.text, found.base_level
     row.level, row.lane = found.level, LANES[found.lane]
     if found.escalation:
-        _escalated(gateway, caller, claim, row)
+        _escalated(gateway, ruling, caller, claim, row)
     return found
 
 
@@ -71,9 +77,11 @@ def budget_of(
     return None if millis is None else millis * MS
 
 
-def _escalated(gateway: "Gateway", caller: Caller, claim: Claim, row: UsageRow) -> None:
+def _escalated(
+    gateway: "Gateway", ruling: Ruling, caller: Caller, claim: Claim, row: UsageRow
+) -> None:
     """A claim above the ceiling: counted, audited, and refused where the policy says so."""
-    best, outcome = LANES[caller.ceiling], gateway.policy.classification.on_escalation
+    best, outcome = LANES[caller.ceiling], ruling.policy.classification.on_escalation
     gateway.stats.metrics.escalation(row.business)
     gateway.escalations.note(
         row.business,

@@ -28,6 +28,7 @@ from .errors import GatewayError
 from .exchange import GONE, Exchange
 from .incoming import BodyBudget, Incoming, discard_body, read_headers
 from .repeats import Repeats
+from .ruling import Rules
 from .slots import Slots
 from .upstream import Upstream
 
@@ -78,8 +79,7 @@ class Gateway:
         self.verifier = CredentialVerifier()
         self.access = AccessSnapshot()
         self.fleet = FleetSnapshot()
-        self.policy = Policy()
-        self.policy_version = 0
+        self.rules = Rules()
         self.ready = False
         self.stopping = False
         self.exchanges: set[Exchange] = set()
@@ -119,6 +119,16 @@ class Gateway:
             made = (b"x-request-id", str(uuid_utils.uuid7()).encode())
             await respond(send, error.status, error.body(), [JSON, made, *error.headers()])
             await discard_body(receive)
+
+    @property
+    def policy(self) -> Policy:
+        """The active policy. A request's own is its ruling's."""
+        return self.rules.policy
+
+    @property
+    def policy_version(self) -> int:
+        """The number of the active policy."""
+        return self.rules.version
 
     async def start(self) -> None:
         """Begin the sweep. The loop must run."""
@@ -198,13 +208,12 @@ class Gateway:
         while True:
             await asyncio.sleep(SWEEP_S)
             now = loop.time()
-            limits = self.policy.failover
             self.limiter.renew([exchange.row.id for exchange in self.exchanges])
             for exchange in list(self.exchanges):
                 exchange.watch()
                 if exchange.waits:
                     self._keep_alive(exchange, now)
-                self._mind_silence(exchange, now, limits)
+                self._mind_silence(exchange, now, exchange.ruling.policy.failover)
 
     @staticmethod
     def _mind_silence(exchange: Exchange, now: float, limits: Failover) -> None:
@@ -218,11 +227,11 @@ class Gateway:
             exchange.interrupt("upstream_timeout")
 
     def _keep_alive(self, exchange: Exchange, now: float) -> None:
-        reply = exchange.reply
+        reply, policy = exchange.reply, exchange.ruling.policy
         if reply.started:
-            due = now - reply.commented >= self.policy.keepalive_s - 2 * SWEEP_S
+            due = now - reply.commented >= policy.keepalive_s - 2 * SWEEP_S
         else:
-            due = now - exchange.began >= self.policy.header_hold_s
+            due = now - exchange.began >= policy.header_hold_s
         if due:
             reply.comment(f"waiting in {exchange.row.lane}", now)
 

@@ -36,6 +36,7 @@ class Attempts:
         "_content",
         "_gateway",
         "_level",
+        "_limits",
         "_operation",
         "_paused",
         "_payload",
@@ -65,9 +66,11 @@ class Attempts:
         level: int,
         story: Story | None,
         trace: list[tuple[str, str]],
+        limits: Failover,
     ) -> None:
         self.call = call
         self.story = story
+        self._limits = limits
         self.attempt: Attempt | None = None
         self.interrupted = False
         self._gateway = gateway
@@ -185,7 +188,7 @@ class Attempts:
             body,
             attempt_id=f"{row.id}-{placed.attempt}",
             trace=self._trace,
-            limits=self._gateway.policy.failover,
+            limits=self._limits,
         )
         attempt.idle = False
         try:

@@ -48,6 +48,7 @@ class Exchange:
         self.caller = caller
         self.operation = operation
         self.row = row
+        self.ruling = gateway.rules.of(caller.business.name)
         self.reply = Reply(send, self._headers)
         self.attempts: Attempts | None = None
         self.payload: Payload | None = None
@@ -164,8 +165,9 @@ class Exchange:
         return payload
 
     async def _serve(self, payload: Payload) -> None:
-        found = admit(self.gateway, self.incoming, self.caller, payload, self.row)
-        budget = budget_of(self.incoming, self.caller, self.gateway.policy, found)
+        ruling = self.ruling
+        found = admit(self.gateway, ruling, self.incoming, self.caller, payload, self.row)
+        budget = budget_of(self.incoming, self.caller, ruling.policy, found)
         story = story_of(payload, self.operation, found.lane)
         generative = self.operation != "embeddings"
         await self._rates.take(self.caller, payload, generative=generative)
@@ -180,17 +182,20 @@ class Exchange:
             output=payload.output_tokens * payload.choices,
             budget=budget,
             resume=resume_of(story),
+            order=ruling.order,
+            patience=ruling.patience(found.lane),
         )
         self.attempts = Attempts(
             self.gateway,
             self.row,
             self.reply,
-            self.gateway.scheduler.open(ticket, Why(found, self.row.claimed)),
+            self.gateway.scheduler.open(ticket, Why(found, self.row.claimed, ruling.version)),
             payload=payload,
             operation=self.operation,
             level=found.level,
             story=story,
             trace=self.incoming.trace,
+            limits=ruling.policy.failover,
         )
         refusal = await self.attempts.run()
         if refusal is not None:
@@ -219,3 +224,4 @@ class Exchange:
         self.gateway.usage.append(row)
         self._rates.settle(row, 1 if self.payload is None else self.payload.choices)
         self.gateway.stats.finished(row)
+        self.gateway.rules.ended(self.ruling, row)

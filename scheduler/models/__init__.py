@@ -1,7 +1,17 @@
 """Tables of the scheduler package."""
 
+from .canary import Canary
 from .decisions import DecisionLog
 from .fleet import ModelDeployment, Pool, Replica
 from .policy import PolicyVersion
+from .whatif import WhatIf
 
-__all__ = ["DecisionLog", "ModelDeployment", "PolicyVersion", "Pool", "Replica"]
+__all__ = [
+    "Canary",
+    "DecisionLog",
+    "ModelDeployment",
+    "PolicyVersion",
+    "Pool",
+    "Replica",
+    "WhatIf",
+]

@@ -19,6 +19,8 @@ class DecisionLog(models.Model):
         PROMOTE = "promote"
         OUTCOME = "outcome"
         NOTICE = "notice"
+        # A replica was found in a state, which is the reason; about no request.
+        REPLICA = "replica"
 
     at = models.DateTimeField()
     kind = models.CharField(max_length=8, choices=Kind.choices)
@@ -33,6 +35,9 @@ class DecisionLog(models.Model):
     replica = models.CharField(max_length=200, blank=True, default="")
     waited_ms = models.FloatField(default=0)
     reason = models.CharField(max_length=40, blank=True, default="")
+    # The version by which the request was decided; 0: the defaults. A writer of an earlier
+    # release knows nothing of it.
+    policy = models.PositiveIntegerField(default=0, db_default=0)
     detail = models.JSONField(null=True, blank=True)
 
     class Meta:
@@ -40,6 +45,7 @@ class DecisionLog(models.Model):
             models.Index(fields=["request"], name="decision_request"),
             models.Index(fields=["other"], name="decision_other", condition=~models.Q(other="")),
             models.Index(fields=["-at"], name="decision_at"),
+            models.Index(fields=["kind", "-at"], name="decision_kind"),
         ]
 
     def __str__(self) -> str:

@@ -9,6 +9,8 @@ class PolicyVersion(models.Model):
 
     version = models.PositiveIntegerField(unique=True)
     document = models.JSONField()
+    # The number of the version that it was made from, where it was.
+    base = models.PositiveIntegerField(null=True, blank=True)
     author = models.ForeignKey(
         settings.AUTH_USER_MODEL,
         on_delete=models.SET_NULL,

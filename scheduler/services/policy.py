@@ -15,15 +15,30 @@ from scheduler.core.policy import (
     problems,
     to_document,
 )
-from scheduler.models import PolicyVersion
+from scheduler.models import Canary, PolicyVersion
 from scheduler.selectors.policy import load_policy as active_policy
 from scheduler.selectors.policy import missing_pools
 
-__all__ = ["activate", "active_policy", "import_policy", "lock_policy", "save_version"]
+__all__ = [
+    "PolicyMovedError",
+    "activate",
+    "active_policy",
+    "import_policy",
+    "lock_policy",
+    "save_version",
+]
 
 # One number for this application's advisory lock; any would do.
 POLICY_LOCK = 0x666C_706F_6C69
 MOST_REASON = 500
+
+
+class PolicyMovedError(Exception):
+    """Somebody else saved a version meanwhile: ``newest`` is the last one."""
+
+    def __init__(self, newest: PolicyVersion) -> None:
+        super().__init__(f"policy {newest.version} was saved meanwhile")
+        self.newest = newest
 
 
 def lock_policy() -> None:
@@ -37,11 +52,19 @@ def lock_policy() -> None:
 
 @transaction.atomic
 def save_version(
-    policy: Policy, *, author: AbstractBaseUser | None, reason: str, source: str = "console"
+    policy: Policy,
+    *,
+    author: AbstractBaseUser | None,
+    reason: str,
+    source: str = "console",
+    base: int | None = None,
+    seen: int | None = None,
 ) -> PolicyVersion:
     """Keep a policy as the next version, not active. Numbers have no gaps.
 
-    Raises PolicyError when the policy breaks its own rules, or the reason is too long.
+    ``base`` is the version it was made from; ``seen`` the newest that its author knew of.
+    Raises PolicyError when the policy breaks its own rules, or the reason is too long, and
+    PolicyMovedError when there is a newer one than ``seen``.
     """
     found = problems(policy)
     if len(reason) > MOST_REASON:
@@ -50,8 +73,11 @@ def save_version(
         raise PolicyError(found)
     lock_policy()
     last = PolicyVersion.objects.aggregate(last=Max("version"))["last"] or 0
+    if seen is not None and last > seen:
+        raise PolicyMovedError(PolicyVersion.objects.select_related("author").get(version=last))
     row = PolicyVersion.objects.create(
         version=last + 1,
+        base=base,
         document=to_document(policy),
         author_id=None if author is None else author.pk,
         reason=reason,
@@ -74,7 +100,7 @@ def activate(
     reason: str,
     source: str = "console",
 ) -> PolicyVersion:
-    """Make a version the active one; listeners hear of it on commit.
+    """Make a version the active one; listeners hear of it on commit. A canary that runs ends.
 
     Raises PolicyError, with nothing changed, when it names a pool that isn't in the fleet
     or is no policy of this release. The active version stays as it is.
@@ -86,6 +112,7 @@ def activate(
     found = missing_pools(from_document(row.document))
     if found:
         raise PolicyError(found)
+    _supersede(row, actor, source)
     before = PolicyVersion.objects.filter(active=True).first()
     if before is not None:
         before.active = False
@@ -103,6 +130,20 @@ def activate(
     )
     changes.announce(ChangeVersion.Topic.POLICY)
     return row
+
+
+def _supersede(row: PolicyVersion, actor: AbstractBaseUser | None, source: str) -> None:
+    """What was tried against the policy that goes says nothing about the one that comes."""
+    for canary in Canary.objects.select_for_update().filter(state=Canary.State.RUNNING):
+        canary.state, canary.ended_at = Canary.State.SUPERSEDED, timezone.now()
+        canary.save(update_fields=["state", "ended_at"])
+        audit.record(
+            "canary.end",
+            actor=actor,
+            source=source,
+            target=f"policy {canary.version.version}",
+            reason=f"policy {row.version} was activated",
+        )
 
 
 @transaction.atomic

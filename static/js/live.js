@@ -12,6 +12,8 @@ const FIELDS = {
   per_s: rate,
   finished: count,
   refused: count,
+  paused: count,
+  promoted: count,
 };
 
 class LivePage {
@@ -51,6 +53,10 @@ class LivePage {
     this.showList("replicas", state.now.replicas ?? [], (row, replica) =>
       showReplica(row, replica, this.texts),
     );
+    this.showList("pools", state.now.pools ?? [], showPool);
+    for (const field of this.root.querySelectorAll("[data-throughput]")) {
+      setText(field, rate(state.now[field.dataset.throughput]));
+    }
     this.showList("refusals", Object.entries(state.now.refusals), (row, [reason, times]) => {
       setText(row.querySelector('[data-value="reason"]'), reason);
       setText(row.querySelector('[data-value="count"]'), count(times));
@@ -82,6 +88,17 @@ class LivePage {
   }
 }
 
+function showPool(row, pool) {
+  const put = (name, text) => setText(row.querySelector(`[data-value="${name}"]`), text);
+  put("name", pool.name);
+  put("lanes", pool.lanes.join(" "));
+  put("running", `${count(pool.running)} / ${count(pool.slots)}`);
+  const bar = row.querySelector("progress");
+  bar.max = Math.max(pool.slots, 1);
+  bar.value = pool.running;
+  bar.setAttribute("aria-label", `${pool.name}: ${pool.running} / ${pool.slots}`);
+}
+
 function showReplica(row, replica, texts) {
   const put = (name, text) => setText(row.querySelector(`[data-value="${name}"]`), text);
   put("name", replica.name);
@@ -97,6 +114,9 @@ function showReplica(row, replica, texts) {
   put("gpu", percent(replica.gpu));
   put("memory", percent(replica.memory));
   put("models", replica.models.join(", "));
+  const breaker = row.querySelector('[data-value="breaker"]');
+  breaker.hidden = replica.breaker === "closed";
+  put("breaker", texts.breakers[replica.breaker] ?? replica.breaker);
 }
 
 function showDecision(row, line, texts) {

@@ -1,4 +1,4 @@
-"""A browser that stops reading, and browsers that come and go without a word."""
+"""A browser that stops reading, and browsers that come and go without a word (case G05)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection

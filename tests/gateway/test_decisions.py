@@ -39,7 +39,7 @@ async def test_each_dispatch_is_a_row_and_a_refusal_a_full_one() -> None:
         answer = await running.chat(headers={"priority": "P2"})
         request = answer.headers["x-request-id"]
         assert running.decisions.of(request) == ["dispatch"]
-        row = running.decisions.rows[0]
+        row = next(each for each in running.decisions.rows if each.request == request)
         assert (row.business, row.model, row.lane, row.replica) == ("owner", "chat", 2, "r1")
         held = running.memory.businesses
         held["owner"] = replace(held["owner"], running=0, queued=0)

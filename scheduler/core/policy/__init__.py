@@ -7,6 +7,7 @@ REST. Percentages are ratios 0-1 in memory, times stay in the unit of the field'
 
 from .document import Difference, differences, to_document
 from .limits import leaves
+from .per_request import PER_REQUEST, is_per_request, pool_wide
 from .problems import PolicyError, Problem
 from .queues import (
     Bands,
@@ -42,6 +43,7 @@ from .spec import Kind, Section, Spec, specs
 from .tree import Policy
 
 __all__ = [
+    "PER_REQUEST",
     "Admission",
     "Backpressure",
     "Bands",
@@ -76,8 +78,10 @@ __all__ = [
     "TenantBreaker",
     "differences",
     "from_document",
+    "is_per_request",
     "leaves",
     "named_pools",
+    "pool_wide",
     "problems",
     "specs",
     "to_document",
