@@ -13,6 +13,7 @@ from django.views.decorators.http import require_POST, require_safe
 from console.access import LIVE_ROLES, role_required, signed_in
 from console.forms.businesses import LimitsForm, ProfileForm, limits_of
 from console.forms.policy import ReasonForm
+from console.views.grade_decisions import waiting
 from metering.errors import QuotaRequestError
 from metering.models import Business, Quota, QuotaRequest
 from metering.services.businesses import set_profile, suspend
@@ -43,6 +44,7 @@ def businesses(request: HttpRequest) -> HttpResponse:
         "text": text,
         "state": request.GET.get("state", ""),
         "query": f"&q={text}" if text else "",
+        "grades_asked": waiting()[:PER_PAGE],
         "asked": asked.select_related("business", "asked_by").order_by("pk")[:PER_PAGE],
     }
     return render(request, "console/businesses.html", context)
