@@ -72,8 +72,7 @@ class Runtime:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
         self._clock = clock
-        self._known_fleet = FleetSnapshot()
-        self.scaler = scaler
+        self._known_fleet, self.scaler = FleetSnapshot(), scaler
         self.stats = Stats(Metrics())
         self.scheduler = Scheduler(clock, self.stats, decisions)
         self._limiter = Limits(clock, spending.month)
