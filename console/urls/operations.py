@@ -26,6 +26,7 @@ urlpatterns = [
     path("ops/fleet/pools/<int:pk>/remove/", fleet.pool_remove, name="pool-remove"),
     path("ops/businesses/", businesses.businesses, name="businesses"),
     path("ops/businesses/requests/<int:pk>/", businesses.decide, name="quota-decide"),
+    path("ops/businesses/grades/<int:pk>/", businesses.decide_grade, name="grade-decide"),
     path("ops/businesses/<slug:name>/", businesses.business, name="business"),
     path(
         "ops/businesses/<slug:name>/suspend/", businesses.business_suspend, name="business-suspend"
