@@ -42,9 +42,9 @@ up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static build/.locale
 test: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools
 	@$(PY) -m pytest $(ARGS)
 
-# The property tests of the core again with many more examples, and load tests at full size.
+# The property tests of the core again with many more examples; load and billing at full size.
 test-long: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools
-	@HYPOTHESIS_PROFILE=long FAIRLANE_LONG_TESTS=1 $(PY) -m pytest --timeout=3600 tests/core tests/gateway $(ARGS)
+	@HYPOTHESIS_PROFILE=long FAIRLANE_LONG_TESTS=1 $(PY) -m pytest --timeout=3600 tests/core tests/gateway tests/billing $(ARGS)
 
 # Pause and continue on a real vLLM, on the CPU: about 4 GB in build/, made once.
 test-vllm: $(VENV)/.dev $(VENV)/.llama $(VLLM)/.ready

@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import core, gateway, live, pages, resume
+from . import core, gateway, live, metering, pages, resume
 from .machine import BenchError, Cores, cores, require_programs
 from .report import Part
 
 SECTIONS: dict[str, Callable[[int, Cores], Part]] = {
     "gateway": gateway.measure,
     "live": live.measure,
+    "metering": metering.measure,
     "resume": resume.measure,
     "core": core.measure,
     "pages": pages.measure,

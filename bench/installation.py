@@ -50,6 +50,10 @@ class Installation:
         """Run a ``manage.py`` command; returns what it prints. Raises BenchError."""
         return _run(["manage.py", *arguments], self.environment)
 
+    def run(self, *arguments: str) -> str:
+        """Run Python with these arguments; returns what it prints. Raises BenchError."""
+        return _run(list(arguments), self.environment)
+
     @contextmanager
     def serving(self, role: str) -> Iterator[tuple[Server, int]]:
         """``manage.py serve`` in this role on the gateway's core; the server and its port."""

@@ -6,7 +6,7 @@ Business 1 is the large one: it has a twentieth of all usage, and every key that
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from django.db import connection
+from django.db import connection, transaction
 
 _BUSINESSES = """
 INSERT INTO metering_business (name, tags, grade, ceiling, realtime, offline, billing_sla, weight,
@@ -67,8 +67,16 @@ FROM generate_series(1, %(keys)s) AS n
 _BILLS = """
 INSERT INTO metering_bill (number, business, month, starts_at, ends_at, timezone, currency, total,
     exact, lines_count, issued_at)
-SELECT n, 'business-' || n, %(month)s, now(), now(), 'UTC', 'CNY', 100, 100, 0, now()
+SELECT n, 'business-' || n, %(month)s, now(), now(), 'UTC', 'CNY', 100, 100, 1, now()
 FROM generate_series(1, %(businesses)s) AS n
+"""
+_LINES = """
+INSERT INTO metering_billline (bill_id, position, kind, usage_month, model, lane, rounded, requests,
+    billed_requests, prompt_tokens, cached_tokens, completion_tokens, gpu_seconds,
+    billed_gpu_seconds, preempted, displaced, estimated, clamped, charge, credit, surcharge, amount)
+SELECT id, 1, 'usage', %(month)s, 'chat', 'P1', 100, 10, 10, 100, 0, 100, 1, 1, 0, 0, 0, 0, 100, 0,
+    0, 100
+FROM metering_bill
 """
 _MONTH = """
 INSERT INTO metering_monthclose (month, starts_at, ends_at, closed_at)
@@ -76,7 +84,7 @@ VALUES (%(month)s, now(), now(), now())
 """
 STATEMENTS = (
     *(_BUSINESSES, _LIMITS, _KEYS, _USAGE, _STATEMENTS, _SETTLED, _AUDIT),
-    *(_MONTH, _BILLS),
+    *(_MONTH, _BILLS, _LINES),
 )
 
 
@@ -90,14 +98,14 @@ class Size:
 
 
 def fill(size: Size) -> None:
-    """Write them into an empty database, and let Postgres look at them."""
+    """Write them into an empty database, all or nothing, and let Postgres look at them."""
     values: Mapping[str, int | str] = {
         "businesses": size.businesses,
         "keys": size.keys,
         "usage": size.usage,
         "month": "2020-01-01",
     }
-    with connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor:
         for statement in STATEMENTS:
             cursor.execute(statement, values)
         cursor.execute("ANALYZE")

@@ -6,15 +6,17 @@ through services, which write the audit trail and tell the running gateway.
 
 from typing import TYPE_CHECKING
 
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin
 from django.contrib.auth.models import Group
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy as _
 
-from console.models import User
-from metering.models import AuditEntry, Business, Membership
+from console.models import ManagementToken, SignInAttempt, User
+from console.services.tokens import revoke_token
+from metering.models import AuditEntry, Business, Membership, SigningKey
+from metering.services.credentials import rotate_signing_key
 
 if TYPE_CHECKING:  # generic for the type checker alone
     Inline = admin.TabularInline[Membership, User]
@@ -88,3 +90,47 @@ class AuditEntryAdmin(ReadOnlyAdmin):
     list_display = ["at", "actor", "source", "action", "business", "target"]
     list_filter = ["action"]
     list_select_related = ["actor"]
+
+
+@admin.register(SigningKey)
+class SigningKeyAdmin(ReadOnlyAdmin):
+    """What tier credentials are signed with; private halves are never shown."""
+
+    list_display = ["kid", "status", "created_at", "retired_at"]
+    actions = ["rotate"]
+
+    @admin.action(description=_("Sign with a new key from now on"))
+    def rotate(self, request: HttpRequest, queryset: QuerySet[Model]) -> None:
+        """Whichever are chosen: there is one active key, and it is replaced."""
+        assert isinstance(request.user, User), "the admin knows who is there"
+        key = rotate_signing_key(actor=request.user)
+        text = _("Credentials are signed with %(kid)s from now on.") % {"kid": key.kid}
+        self.message_user(request, text, messages.SUCCESS)
+
+
+@admin.register(ManagementToken)
+class ManagementTokenAdmin(ReadOnlyAdmin):
+    """Whose programs may use the REST API."""
+
+    list_display = ["prefix", "user", "name", "expires_at", "revoked_at", "last_used_at"]
+    list_select_related = ["user"]
+    actions = ["revoke"]
+
+    @admin.action(description=_("Revoke"))
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ManagementToken]) -> None:
+        """Withdraw the chosen ones for good."""
+        assert isinstance(request.user, User), "the admin knows who is there"
+        for token in queryset:
+            revoke_token(token, actor=request.user)
+
+
+@admin.register(SignInAttempt)
+class SignInAttemptAdmin(ReadOnlyAdmin):
+    """Who is held off; deleting attempts lets somebody try again at once."""
+
+    list_display = ["username", "address", "at"]
+    search_fields = ["username"]
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        """Administrators alone come here."""
+        return True

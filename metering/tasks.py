@@ -9,6 +9,7 @@ from metering.services.alerts import alert_budgets
 from metering.services.archives import TASK, make_archives
 from metering.services.house import keep_house
 from metering.services.month_close import close_due
+from metering.services.reconciliation import reconcile as reconcile_month
 from metering.services.reconciliation import reconcile_recent
 from metering.services.settlement import settle_due
 
@@ -27,8 +28,9 @@ def settle() -> None:
 
 @_task("metering.close_months")
 def close_months() -> None:
-    """Close months whose grace period is over."""
-    close_due()
+    """Close months whose grace period is over, and see that their bills are right."""
+    for closed in close_due():
+        reconcile_month(closed.month)
 
 
 @_task("metering.reconcile")

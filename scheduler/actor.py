@@ -14,7 +14,6 @@ from collections.abc import Callable
 from typing import ParamSpec
 
 from metering.core.facts import AccessSnapshot
-from metering.core.gpu import GpuMeter
 
 from .calls import Call, Placed, Refusal
 from .core import events
@@ -36,6 +35,8 @@ from .core.step import step
 from .core.ticket import Ticket
 from .decision_lines import preempt_line, promote_line
 from .decision_log import Recorder, Why
+from .gpu_time import GpuTime
+from .patience import Patience
 from .ports import Clock, DecisionSink
 from .stats import Stats
 
@@ -46,8 +47,12 @@ P = ParamSpec("P")
 class Scheduler:
     """Inbox, core state, and the calls that are open. Lives on one event loop."""
 
-    def __init__(self, clock: Clock, stats: Stats, decisions: DecisionSink) -> None:
+    def __init__(
+        self, clock: Clock, stats: Stats, decisions: DecisionSink, gpu_time: GpuTime
+    ) -> None:
         self.stats = stats
+        self.gpu_time = gpu_time
+        self._patience = Patience()
         self._recorder = Recorder(decisions, self._preemption_over)
         self.state = State()
         self.calls: dict[str, Call] = {}
@@ -60,7 +65,6 @@ class Scheduler:
         self._timer: asyncio.TimerHandle | None = None
         self._fleet: dict[str, events.ReplicaChanged] = {}
         self._quotas: dict[str, events.QuotaChanged] = {}
-        self._meters: dict[tuple[str, int], GpuMeter] = {}
 
     # What gateways call.
 
@@ -123,13 +127,16 @@ class Scheduler:
 
     def set_replica(self, change: events.ReplicaChanged) -> None:
         """A replica is as told from now on."""
-        self._fleet[change.facts.name] = change
+        facts = change.facts
+        self._fleet[facts.name] = change
+        self.gpu_time.known(facts.name, change.generation, facts.gpus)
         self.post(change)
 
     def keep_replicas(self, fleet: FleetSnapshot) -> None:
         """Drop the replicas that the fleet names no more."""
         for name in self._fleet.keys() - fleet.replicas.keys():
             del self._fleet[name]
+            self.gpu_time.gone(name)
             self.post(events.ReplicaRemoved(name))
 
     def is_up(self, name: str, generation: int) -> bool:
@@ -202,8 +209,8 @@ class Scheduler:
             # Its caller has left: the Cancelled behind it frees the slot.
             return
         replica = self.state.replicas[decision.replica]
-        meter = self._meter(decision.replica, decision.generation, replica.facts.gpus)
-        call.meter, call.mark = meter, meter.join(now)
+        generation, gpus = decision.generation, replica.facts.gpus
+        call.seat = self.gpu_time.sit(decision.replica, generation, gpus, now)
         self._note(self.stats.dispatched, call.ticket, decision, now)
         self._note(self._recorder.dispatched, call, decision, now)
         call.resolve(
@@ -270,25 +277,18 @@ class Scheduler:
         if call is not None:
             queued = self.state.lane_queued[call.ticket.lane]
             self._note(self._recorder.refused, call, decision, queued, now)
-        self._refuse(decision.request, Refusal(decision.reason.value, decision.retry_after / 1e9))
+            wait = self._patience.wait(self.state, call.ticket, decision)
+            self._refuse(decision.request, Refusal(decision.reason.value, wait))
 
     def _refuse(self, request: str, refusal: Refusal) -> None:
         call = self.calls.pop(request, None)
         if call is not None:
             call.resolve(refusal)
 
-    def _meter(self, name: str, generation: int, gpus: float) -> GpuMeter:
-        found = self._meters.get((name, generation))
-        if found is None:
-            for key in [k for k, m in self._meters.items() if k[0] == name and not m.running]:
-                del self._meters[key]
-            found = self._meters[name, generation] = GpuMeter(gpus)
-        return found
-
     def _leave(self, call: Call) -> None:
-        if call.meter is not None:
-            call.gpu_seconds += call.meter.leave(call.mark, self._clock.now())
-            call.meter = None
+        if call.seat is not None:
+            call.gpu_seconds += self.gpu_time.rise(call.seat)
+            call.seat = None
 
     def _wake_at(self, at: int, now: int) -> None:
         if self._timer is not None:

@@ -7,13 +7,16 @@ from collections import defaultdict
 from decimal import Decimal
 
 from metering.core.facts import AccessSnapshot
+from metering.core.purse import parts
 
 from .limits import Limits
-from .ports import Clock, SpendingSource, Spent, UsageSink
+from .ports import Books, Clock, Spent, UsageSink
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 15.0
+# Of Postgres's time one part in so many goes into it at most.
+SHARE = 20
 
 
 class Budgets:
@@ -22,36 +25,39 @@ class Budgets:
     Between two looks each purse counts by itself what its requests came to.
     """
 
-    def __init__(
-        self, limits: Limits, source: SpendingSource, usage: UsageSink, clock: Clock
-    ) -> None:
-        self._limits = limits
-        self._source = source
+    def __init__(self, limits: Limits, books: Books, usage: UsageSink, clock: Clock) -> None:
+        self.limits = limits
+        self._books = books
         self._usage = usage
         self._clock = clock
         self._access = AccessSnapshot()
         self._reachable = True
 
     async def run(self) -> None:
-        """Look every few seconds, until cancelled."""
+        """Look every few seconds, until cancelled; less often where a look takes long."""
+        loop = asyncio.get_running_loop()
+        pause = EVERY_S
         while True:
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(pause)
+            began = loop.time()
             await self.look()
+            pause = max(EVERY_S, SHARE * (loop.time() - began))
 
     async def follow(self, access: AccessSnapshot) -> None:
-        """Other parties have budgets from now on."""
+        """Other limits, and other parties with budgets, from now on."""
         self._access = access
+        self.limits.follow(access)
         await self.look()
 
     async def look(self) -> None:
         """Bring every purse up to date. While the books cannot be read, purses count on."""
-        purses = self._limits.purses()
+        purses = self.limits.purses()
         if not purses:
             return
         now = self._clock.now()
         # With nothing on its way, the books hold all that finished before this moment.
         whole = not self._usage.pending()
-        known: dict[str | bytes, Decimal] = {}
+        known: dict[str | bytes, int] = {}
         months: dict[int, list[str | bytes]] = defaultdict(list)
         for name, purse in purses.items():
             purse.left(now)
@@ -60,9 +66,9 @@ class Budgets:
         try:
             for begins, names in months.items():
                 spent = await self._read(begins, now, names)
-                self._limits.tariff = spent.tariff
+                self.limits.price(spent.prices)
                 for name in names:
-                    total = self._total(spent, name)
+                    total = parts(self._total(spent, name))
                     purses[name].rebase(begins, total, known[name], whole=whole)
         except OSError as error:
             if self._reachable:
@@ -74,7 +80,7 @@ class Budgets:
     async def _read(self, begins: int, now: int, names: list[str | bytes]) -> Spent:
         businesses = [name for name in names if isinstance(name, str)]
         keys = [self._key(name) for name in names if isinstance(name, bytes)]
-        return await asyncio.to_thread(self._source.spent, begins, now, businesses, keys)
+        return await asyncio.to_thread(self._books.spent, begins, now, businesses, keys)
 
     def _total(self, spent: Spent, name: str | bytes) -> Decimal:
         if isinstance(name, str):

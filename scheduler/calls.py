@@ -5,13 +5,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from metering.core.gpu import GpuMeter
-
 from .core.decisions import Preempt
 from .core.events import Adopted, Fault
 from .core.fleet import ReplicaFacts
 from .core.ticket import Ticket
 from .decision_log.row import Why
+from .gpu_time import Seat
 
 if TYPE_CHECKING:
     from .actor import Scheduler
@@ -30,7 +29,8 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Not served: the contract's reason code, and seconds to wait before trying again."""
+    """Not served: the contract's reason code, and seconds to wait before trying again; None
+    where waiting does not help."""
 
     reason: str
     retry_after: float | None
@@ -52,13 +52,12 @@ class Call:
         "displaced",
         "generation",
         "gpu_seconds",
-        "mark",
-        "meter",
         "on_preempt",
         "output",
         "paused_for",
         "prompt",
         "replica",
+        "seat",
         "stopping",
         "ticket",
         "why",
@@ -70,8 +69,7 @@ class Call:
         self.attempt = 0
         self.generation = 0
         self.replica: str | None = None
-        self.meter: GpuMeter | None = None
-        self.mark = 0.0
+        self.seat: Seat | None = None
         self.gpu_seconds = 0.0
         # Told when its slot is wanted for a more urgent request; the holder then calls
         # ``yielded`` as soon as it has stopped, or goes on to its end.

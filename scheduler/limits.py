@@ -9,16 +9,16 @@ reservation is whole or not at all.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from decimal import Decimal
 from typing import TypeVar
 
 from metering.core.bucket import NEVER, TokenBucket
-from metering.core.facts import FREE, AccessSnapshot, Allowance
+from metering.core.facts import FREE, LANES, AccessSnapshot, Allowance
 from metering.core.leases import Leases
-from metering.core.purse import Month, Purse
-from metering.core.tariff import Tariff, Used
+from metering.core.prices import NO_PRICES, PriceList
+from metering.core.purse import Month, Purse, Rates, rates_of
+from metering.core.usage import Consumed
 
-from .party import GPU_UNIT, Need, Party, at_most
+from .party import GPU_UNIT, Need, Party
 from .ports import Ask, Clock, Denied, Grant, Level, Standing
 
 Name = TypeVar("Name", str, bytes)
@@ -32,7 +32,11 @@ class Unlimited:
     async def turn(self) -> None:
         """Nothing to wait for."""
 
-    def settle(self, used: Used) -> None:
+    def again(self) -> int:
+        """Nothing to wait for."""
+        return 0
+
+    def settle(self, used: Consumed) -> None:
         """Nothing was taken."""
 
     def standing(self) -> Standing:
@@ -43,45 +47,17 @@ class Unlimited:
 class Reserved:
     """What one request took of whom."""
 
-    __slots__ = (
-        "_ask",
-        "_buckets",
-        "_limits",
-        "_parties",
-        "_places",
-        "_purses",
-        "_requests",
-        "_settled",
-        "_turn",
-    )
+    __slots__ = ("_ask", "_limits", "_parties", "_places", "_settled", "_taken", "_turn")
 
     def __init__(self, limits: "Limits", ask: Ask, parties: list[Party], need: Need) -> None:
-        now = limits.clock.now()
         self._limits, self._ask, self._parties = limits, ask, parties
         self._settled = False
         self._turn: asyncio.Future[None] | None = None
-        self._requests: list[TokenBucket] = []
-        # What was taken of tokens, and of GPU time.
-        self._buckets: tuple[list[tuple[TokenBucket, int]], list[tuple[TokenBucket, int]]] = [], []
-        self._purses: list[tuple[Purse, int, Decimal]] = []
-        self._places: list[Leases] = []
-        for party in parties:
-            if party.requests is not None:
-                party.requests.take(1, now)
-                self._requests.append(party.requests)
-            for taken, bucket, n in zip(
-                self._buckets, (party.tokens, party.gpu), (need.tokens, need.gpu), strict=True
-            ):
-                if bucket is not None:
-                    bucket.take(at_most(n, bucket), now)
-                    taken.append((bucket, at_most(n, bucket)))
-            if party.purse is not None:
-                month = party.purse.take(need.cost, now)
-                self._purses.append((party.purse, month, need.cost))
-            if party.places is not None:
-                if not party.places.take(ask.request, now):
-                    self._turn = limits.waiting(ask.request)
-                self._places.append(party.places)
+        self._taken = [party.take(need) for party in parties]
+        self._places = [party.places for party in parties if party.places is not None]
+        for places in self._places:
+            if not places.take(ask.request, limits.clock.now()):
+                self._turn = limits.waiting(ask.request)
 
     @property
     def waits(self) -> bool:
@@ -93,26 +69,19 @@ class Reserved:
         if self._turn is not None:
             await self._turn
 
-    def settle(self, used: Used) -> None:
+    def again(self) -> int:
+        """When all who wait have had their turn."""
+        now = self._limits.clock.now()
+        return max((places.wait_for_all(now) for places in self._places), default=0)
+
+    def settle(self, used: Consumed) -> None:
         """Give back what was not used, or take what was used beyond."""
         if self._settled:
             return
         self._settled = True
-        if not used.counted:
-            for bucket in self._requests:
-                bucket.give_back(1)
-        for taken, n in zip(
-            self._buckets, (used.tokens, round(used.gpu_seconds * GPU_UNIT)), strict=True
-        ):
-            for bucket, reserved in taken:
-                if n > reserved:
-                    bucket.charge(n - reserved)
-                else:
-                    bucket.give_back(reserved - n)
-        if self._purses:
-            cost = self._limits.tariff.cost(self._ask.model, self._ask.lane, used)
-            for purse, month, held in self._purses:
-                purse.settle(month, held, cost)
+        need = self._limits.need(self._ask, used, self._parties)
+        for taken in self._taken:
+            taken.settle(need, counted=used.counted)
         for places in self._places:
             self._limits.release(places, self._ask.request)
 
@@ -126,7 +95,8 @@ class Limits:
 
     def __init__(self, clock: Clock, month: Month) -> None:
         self.clock = clock
-        self.tariff = Tariff()
+        self._prices = NO_PRICES
+        self._known: dict[tuple[str, int], Rates] = {}
         self._month = month
         self._gpus = 0.0
         self._businesses: dict[str, Party] = {}
@@ -162,22 +132,25 @@ class Limits:
         parties = self._parties(ask)
         if not parties:
             return self._unlimited
-        now, expected = self.clock.now(), ask.expected
-        need = Need(
-            expected.tokens,
-            round(expected.gpu_seconds * GPU_UNIT),
-            self.tariff.cost(ask.model, ask.lane, expected)
-            if any(party.purse is not None for party in parties)
-            else Decimal(0),
-        )
+        now = self.clock.now()
+        need = self.need(ask, ask.expected, parties)
         longest, reason = 0, ""
         for party in parties:
-            for wait, code in party.waits(need, now):
-                if wait > longest:
-                    longest, reason = wait, code
+            wait, code = party.wait(need, now)
+            if wait > longest:
+                longest, reason = wait, code
         if longest:
             return Denied(reason, None if longest >= NEVER else longest, _standing(parties, now))
         return Reserved(self, ask, parties, need)
+
+    def need(self, ask: Ask, used: Consumed, parties: list[Party]) -> Need:
+        """What it comes to, in the units in which parties count."""
+        cost = 0
+        for party in parties:
+            if party.purse is not None:
+                cost = self._rates(ask).cost(used)
+                break
+        return Need(used.tokens, round(used.gpu_seconds * GPU_UNIT), cost)
 
     def renew(self, requests: Sequence[str]) -> None:
         """These requests live; the places of others are free when their time is up."""
@@ -187,6 +160,19 @@ class Limits:
             for places in held:
                 places.renew(alive, now)
                 self._call(places.expire(now))
+
+    def price(self, prices: PriceList) -> None:
+        """Other prices from now on."""
+        if prices != self._prices:
+            self._prices = prices
+            self._known.clear()
+
+    def _rates(self, ask: Ask) -> Rates:
+        key = (ask.model, ask.lane)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = rates_of(self._prices, ask.model, LANES[ask.lane])
+        return found
 
     def waiting(self, request: str) -> "asyncio.Future[None]":
         """What a request that waits for a place waits on."""
@@ -249,17 +235,22 @@ class Limits:
 
 
 def _standing(parties: list[Party], now: int) -> Standing:
-    requests = [_level(party.requests, now) for party in parties if party.requests is not None]
-    tokens = [_level(party.tokens, now) for party in parties if party.tokens is not None]
-    return Standing(_narrowest(requests), _narrowest(tokens))
+    return Standing(
+        _narrowest([party.requests for party in parties], now),
+        _narrowest([party.tokens for party in parties], now),
+    )
 
 
-def _level(bucket: TokenBucket, now: int) -> Level:
-    return Level(int(bucket.burst), max(0, int(bucket.left(now))), bucket.full_after(now))
-
-
-def _narrowest(levels: list[Level]) -> Level | None:
-    return min(levels, key=lambda level: (level.remaining, level.limit), default=None)
+def _narrowest(buckets: list[TokenBucket | None], now: int) -> Level | None:
+    """That of which least is left."""
+    found: TokenBucket | None = None
+    least = 0
+    for bucket in buckets:
+        if bucket is not None:
+            left = bucket.whole(now)
+            if found is None or (left, bucket.burst) < (least, found.burst):
+                found, least = bucket, left
+    return None if found is None else Level(int(found.burst), least, found.full_after(now))
 
 
 class Typical:

@@ -100,6 +100,9 @@ class Metrics(Collector):
         self._scale_ready = self._gauge(
             "scale_ready_replicas", "Replicas that it had ready when that was found.", "pool"
         )
+        self.reconciliation_differences = self._gauge(
+            "reconciliation_differences", "Differences between usage rows, statements and bills."
+        )
         self._queue_wait = Times("fairlane_queue_wait_seconds", "Arrival to dispatch.")
         self._duration = Times(
             "fairlane_request_duration_seconds", "Arrival to end, of requests that ran."

@@ -1,6 +1,5 @@
 """One party's limits in process: buckets, purse and places of a business, key or credential."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -8,7 +7,7 @@ from fractions import Fraction
 from metering.core.bucket import NEVER, TokenBucket
 from metering.core.facts import FREE, Allowance, Rates
 from metering.core.leases import Leases
-from metering.core.purse import Month, Purse
+from metering.core.purse import Month, Purse, parts
 
 REQUESTS, TOKENS = "rate_limit_requests", "rate_limit_tokens"
 PLACES, BUDGET = "concurrency_exceeded", "budget_exhausted"
@@ -21,11 +20,43 @@ Limit = tuple[float | Fraction, float]
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """What one request takes beside itself: tokens, GPU time in us, money."""
+    """What one request takes beside itself: tokens, GPU time in us, money in parts."""
 
     tokens: int = 0
     gpu: int = 0
-    cost: Decimal = Decimal(0)
+    cost: int = 0
+
+
+@dataclass(slots=True)
+class Taken:
+    """What one request took of one party: of which buckets, how much, of which month's money."""
+
+    requests: TokenBucket | None
+    tokens: TokenBucket | None
+    gpu: TokenBucket | None
+    purse: Purse | None
+    reserved_tokens: int = 0
+    reserved_gpu: int = 0
+    cost: int = 0
+    month: int = 0
+
+    def settle(self, need: Need, *, counted: bool) -> None:
+        """It came to this in truth; where not ``counted`` it is as if it had never been made."""
+        if self.requests is not None and not counted:
+            self.requests.give_back(1)
+        if self.tokens is not None:
+            _settle(self.tokens, self.reserved_tokens, need.tokens)
+        if self.gpu is not None:
+            _settle(self.gpu, self.reserved_gpu, need.gpu)
+        if self.purse is not None:
+            self.purse.settle(self.month, self.cost, need.cost)
+
+
+def _settle(bucket: TokenBucket, reserved: int, used: int) -> None:
+    if used > reserved:
+        bucket.charge(used - reserved)
+    else:
+        bucket.give_back(reserved - used)
 
 
 @dataclass(slots=True)
@@ -50,28 +81,53 @@ class Party:
         self._change_purse(allowed.monthly_budget, month, now)
         return self._change_places(allowed.running, allowed.queued, now)
 
-    def waits(self, need: Need, now: int) -> Iterator[tuple[int, str]]:
-        """How long (ns) each part would have to be waited for, and the reason that it gives."""
-        for bucket, n, reason in (
-            (self.requests, 1, REQUESTS),
-            (self.tokens, need.tokens, TOKENS),
-            (self.gpu, need.gpu, PLACES),
-        ):
-            if bucket is not None:
-                # Of an empty bucket nothing can be had, not even nothing.
-                yield bucket.wait_for(at_most(n, bucket) or 1, now), reason
+    def wait(self, need: Need, now: int) -> tuple[int, str]:
+        """How long (ns) to wait for all that is needed, and the reason for it; 0: not at all.
+        Of an empty bucket nothing can be had, not even nothing."""
+        longest, reason = 0, ""
+        if self.requests is not None:
+            longest, reason = self.requests.wait_for(1, now), REQUESTS
+        if self.tokens is not None:
+            wait = self.tokens.wait_for(at_most(need.tokens, self.tokens) or 1, now)
+            if wait > longest:
+                longest, reason = wait, TOKENS
+        if self.gpu is not None:
+            wait = self.gpu.wait_for(at_most(need.gpu, self.gpu) or 1, now)
+            if wait > longest:
+                longest, reason = wait, PLACES
         if self.purse is not None:
-            yield self.purse.wait_for(need.cost, now), BUDGET
+            wait = self.purse.wait_for(need.cost, now)
+            if wait > longest:
+                longest, reason = wait, BUDGET
         if self.places is not None and not self.places.room():
-            yield self.places.wait(now) if self.places.running else NEVER, PLACES
+            wait = self.places.wait(now) if self.places.running else NEVER
+            if wait > longest:
+                longest, reason = wait, PLACES
+        return longest, reason
+
+    def take(self, need: Need) -> "Taken":
+        """Take it, given that there is nothing to wait for; but for a place."""
+        taken = Taken(self.requests, self.tokens, self.gpu, self.purse)
+        if self.requests is not None:
+            self.requests.charge(1)
+        if self.tokens is not None:
+            taken.reserved_tokens = at_most(need.tokens, self.tokens)
+            self.tokens.charge(taken.reserved_tokens)
+        if self.gpu is not None:
+            taken.reserved_gpu = at_most(need.gpu, self.gpu)
+            self.gpu.charge(taken.reserved_gpu)
+        if self.purse is not None:
+            taken.cost = need.cost
+            taken.month = self.purse.take(need.cost)
+        return taken
 
     def _change_purse(self, limit: Decimal | None, month: Month, now: int) -> None:
         if limit is None:
             self.purse = None
         elif self.purse is None:
-            self.purse = Purse(limit, month, now)
+            self.purse = Purse(parts(limit), month, now)
         else:
-            self.purse.limit = limit
+            self.purse.limit = parts(limit)
 
     def _change_places(self, running: int | None, queued: int | None, now: int) -> list[str]:
         if self.places is not None:
@@ -83,7 +139,7 @@ class Party:
 
 def at_most(n: int, bucket: TokenBucket) -> int:
     """What to take for ``n``: more than there can ever be waits for a full bucket."""
-    return min(n, int(bucket.burst))
+    return n if n <= bucket.burst else int(bucket.burst)
 
 
 def _request_limit(rates: Rates) -> Limit | None:

@@ -7,8 +7,8 @@ from typing import Protocol
 
 from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
-from metering.core.tariff import NO_PRICES, UNUSED, Tariff, Used
-from metering.core.usage import UsageRow
+from metering.core.prices import NO_PRICES, PriceList
+from metering.core.usage import NOTHING, Consumed, UsageRow
 
 from .canary import Tally, Trial
 from .core.fleet import FleetSnapshot
@@ -97,6 +97,17 @@ class AuditSink(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class GpuHours:
+    """One replica in one hour (its first second since the epoch): GPU-ns for which it was
+    known, and with a request on it. The rest was idle."""
+
+    replica: str
+    hour: int
+    wall: int
+    busy: int
+
+
+@dataclass(frozen=True, slots=True)
 class Level:
     """A limit as its user sees it: how much at once, what is left, ns until it is whole."""
 
@@ -127,7 +138,7 @@ class Ask:
     credential: str = ""
     model: str = ""
     lane: int = 1
-    expected: Used = UNUSED
+    expected: Consumed = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +163,11 @@ class Grant(Protocol):
         """Return when it has one."""
         ...
 
-    def settle(self, used: Used) -> None:
+    def again(self) -> int:
+        """A guess (ns) at when all those that wait for one as well have had their turn."""
+        ...
+
+    def settle(self, used: Consumed) -> None:
         """The request used so much in truth; where not ``counted`` it is as if it had never
         been made."""
         ...
@@ -191,13 +206,14 @@ class Spent:
     """What the books know: prices of now, and money spent by business and by key (business and
     prefix)."""
 
-    tariff: Tariff = NO_PRICES
+    prices: PriceList = NO_PRICES
     businesses: Mapping[str, Decimal] = field(default_factory=dict)
     keys: Mapping[tuple[str, str], Decimal] = field(default_factory=dict)
 
 
-class SpendingSource(Protocol):
-    """What was spent, as far as it has reached the books."""
+class Books(Protocol):
+    """What was spent, as far as it has reached the books; and where the replicas' GPU time is
+    written down."""
 
     def month(self, now: int) -> tuple[int, int]:
         """The first ns of the month that a moment lies in, and of the one after."""
@@ -212,6 +228,32 @@ class SpendingSource(Protocol):
     ) -> Spent:
         """By requests received from ``since`` on and finished before ``before`` (ns), for these
         businesses and keys; may block. Raises OSError when it cannot be had."""
+        ...
+
+    def gpu_hours(self, hours: Sequence[GpuHours]) -> None:
+        """These hours stand so now, in place of what this process wrote of them before; may
+        block. Raises OSError when that cannot be done now."""
+        ...
+
+
+class AnswerStore(Protocol):
+    """Answers kept for a day for who asks again, under names of 32 bytes. All of it may block,
+    and raises OSError when it cannot be done. Times are ns since the epoch."""
+
+    def find(self, name: bytes, now: int) -> bytes | None:
+        """What is kept under a name."""
+        ...
+
+    def keep(self, name: bytes, content: bytes, now: int) -> None:
+        """Keep this, in place of what was there."""
+        ...
+
+    def drop(self, name: bytes) -> None:
+        """Keep it no more. Raises nothing."""
+        ...
+
+    def sweep(self, now: int) -> None:
+        """Delete what is too old. Raises nothing."""
         ...
 
 

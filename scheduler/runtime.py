@@ -17,11 +17,14 @@ from .decision_log.row import DecisionRow
 from .escalations import Escalations
 from .gateway.app import Gateway
 from .gateway.upstream import Upstream
+from .gpu_time import GpuTime
 from .health import Health
 from .limits import Limits
 from .metrics import Metrics
 from .ports import (
+    AnswerStore,
     AuditSink,
+    Books,
     Changes,
     Clock,
     CredentialSource,
@@ -29,7 +32,6 @@ from .ports import (
     FleetSource,
     PolicySource,
     Scaler,
-    SpendingSource,
     UsageSink,
 )
 from .probes import Probes
@@ -46,6 +48,21 @@ FIRST_PROBES_S = 3.0
 TOPICS = frozenset({"access", "fleet", "policy"})
 
 
+class Topics:
+    """What has been loaded, one topic at a time."""
+
+    def __init__(self) -> None:
+        self.loaded: set[str] = set()
+        self.complete = asyncio.Event()
+        self.lock = asyncio.Lock()
+
+    def note(self, topic: str) -> None:
+        """It is there."""
+        self.loaded.add(topic)
+        if self.loaded >= TOPICS:
+            self.complete.set()
+
+
 class Runtime:
     """Built by the wiring from real ports, by tests from fakes. Lives on one event loop."""
 
@@ -58,7 +75,8 @@ class Runtime:
         policy: PolicySource,
         changes: Changes,
         usage: UsageSink,
-        spending: SpendingSource,
+        books: Books,
+        answers: AnswerStore,
         audit: AuditSink,
         decisions: DecisionSink,
         scaler: Scaler,
@@ -71,18 +89,18 @@ class Runtime:
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions, self._changes = usage, decisions, changes
-        self._clock = clock
-        self._known_fleet, self.scaler = FleetSnapshot(), scaler
+        self._clock, self._known_fleet, self.scaler = clock, FleetSnapshot(), scaler
         self.stats = Stats(Metrics())
-        self.scheduler = Scheduler(clock, self.stats, decisions)
-        self._limiter = Limits(clock, spending.month)
-        self._budgets = Budgets(self._limiter, spending, usage, clock)
+        self._gpu_time = GpuTime(clock, books)
+        self.scheduler = Scheduler(clock, self.stats, decisions, self._gpu_time)
+        self._budgets = Budgets(Limits(clock, books.month), books, usage, clock)
         self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
             upstream=Upstream(address_allowed),
             usage=usage,
-            limiter=self._limiter,
+            limiter=self._budgets.limits,
+            answers=answers,
             escalations=self._escalations,
             clock=clock,
             stats=self.stats,
@@ -96,8 +114,7 @@ class Runtime:
         self._canary = Reporter(self.gateway.rules, policy)
         self._worker = Worker(layer, self.reload)
         self._tasks: list[asyncio.Task[None]] = []
-        self._loaded: set[str] = set()
-        self._all_loaded, self._reloading = asyncio.Event(), asyncio.Lock()
+        self._topics = Topics()
         self._connect()
 
     def _connect(self) -> None:
@@ -133,6 +150,8 @@ class Runtime:
         self._spawn(self._worker.run(), "scheduler channel")
         self._spawn(self._escalations.run(), "escalations")
         self._spawn(self._budgets.run(), "budgets")
+        self._spawn(self._gpu_time.run(), "GPU time")
+        self._spawn(self.gateway.repeats.run(), "kept answers")
         self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self._canary.run(), "canary reports")
         self._spawn(self._become_ready(), "readiness")
@@ -154,21 +173,26 @@ class Runtime:
         await self.health.close()
         await self.probes.close()
         await self._escalations.flush()
+        await self._gpu_time.flush()
         await self._canary.flush()
         await self._decisions.close()
         await self._usage.close()
 
+    def _seen(self, name: str, state: str) -> None:
+        now = self._clock.now()
+        self.stats.replica_state(name, state, now)
+        self._decisions.append(DecisionRow(now, "replica", "", replica=name, reason=state))
+
     async def reload(self, topic: str) -> None:
         """A topic changed: read it anew, off the loop, and put it to use. One at a time, so
         that what was read earlier never takes the place of what was read later."""
-        async with self._reloading:
+        async with self._topics.lock:
             await self._reload(topic)
 
     async def _reload(self, topic: str) -> None:
         gateway = self.gateway
         if topic == "access":
             gateway.access = await asyncio.to_thread(self._credentials.access)
-            self._limiter.follow(gateway.access)
             self.scheduler.set_access(gateway.access)
             await self._budgets.follow(gateway.access)
         elif topic == "fleet":
@@ -180,30 +204,23 @@ class Runtime:
             self.probes.policy = policy.placement
             self.health.policy = policy
             self.scheduler.set_policy(policy)
-            if topic not in self._loaded:
-                self._loaded.add(topic)
+            if topic not in self._topics.loaded:
+                self._topics.note(topic)
                 self._follow()
-        self._loaded.add(topic)
-        if self._loaded >= TOPICS:
-            self._all_loaded.set()
-
-    def _seen(self, replica: str, state: str) -> None:
-        now = self._clock.now()
-        self.stats.replica_state(replica, state, now)
-        self._decisions.append(DecisionRow(now, "replica", "", replica=replica, reason=state))
+        self._topics.note(topic)
 
     def _follow(self) -> None:
         """The fleet as it was read, and the cards in use beside it."""
         fleet = self.gateway.fleet = with_cards(self._known_fleet, self.scaler.cards())
-        self._limiter.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
-        if "policy" not in self._loaded:
+        self._budgets.limits.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
+        if "policy" not in self._topics.loaded:
             return  # by whose rules replicas are judged
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)
 
     async def _become_ready(self) -> None:
-        await self._all_loaded.wait()
+        await self._topics.complete.wait()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(FIRST_PROBES_S):
                 await self.health.first_round()

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC
+from datetime import UTC, datetime
 from decimal import Decimal
 
 from metering.core.escalations import EscalationMinute
@@ -16,15 +16,15 @@ from metering.core.facts import (
     KeyFacts,
 )
 from metering.core.keys import digest, prefix_of
-from metering.core.months import month_of
-from metering.core.tariff import Tariff, Used
-from metering.core.usage import UsageRow
+from metering.core.periods import month_bounds, month_of
+from metering.core.prices import PriceList
+from metering.core.usage import Consumed, UsageRow
 
 from .canary import Tally, Trial
 from .core.fleet import FleetSnapshot, ModelFacts, PoolFacts, ReplicaFacts
 from .core.policy import Policy
 from .decision_log.row import DecisionRow
-from .ports import Ask, Denied, Grant, Level, Spent, Standing
+from .ports import Ask, Denied, GpuHours, Grant, Level, Spent, Standing
 
 
 @dataclass(slots=True)
@@ -212,7 +212,11 @@ class MemoryGrant:
     async def turn(self) -> None:
         """Nothing to wait for."""
 
-    def settle(self, used: Used) -> None:
+    def again(self) -> int:
+        """Nothing to wait for."""
+        return 0
+
+    def settle(self, used: Consumed) -> None:
         """Note it; give it back where it does not count."""
         if self.open:
             self.open = False
@@ -225,18 +229,22 @@ class MemoryGrant:
 
 
 @dataclass(slots=True)
-class MemorySpending:
-    """Books that say what a test puts into them; ``away`` makes them refuse."""
+class MemoryBooks:
+    """Books that say what a test puts into them, and keep the hours as they were told last;
+    ``away`` makes them refuse."""
 
-    tariff: Tariff = field(default_factory=Tariff)
+    prices: PriceList = field(default_factory=PriceList)
     businesses: dict[str, Decimal] = field(default_factory=dict)
     keys: dict[tuple[str, str], Decimal] = field(default_factory=dict)
     asked: list[tuple[int, int]] = field(default_factory=list)
+    hours: dict[tuple[str, int], GpuHours] = field(default_factory=dict)
     away: bool = False
 
     def month(self, now: int) -> tuple[int, int]:
         """Months of UTC."""
-        return month_of(now, UTC)
+        first = month_of(datetime.fromtimestamp(now // 10**9, UTC), UTC)
+        begin, end = month_bounds(first, UTC)
+        return int(begin.timestamp()) * 10**9, int(end.timestamp()) * 10**9
 
     def spent(
         self,
@@ -250,10 +258,45 @@ class MemorySpending:
             raise OSError("away")
         self.asked.append((since, before))
         return Spent(
-            self.tariff,
+            self.prices,
             {name: self.businesses[name] for name in businesses if name in self.businesses},
             {name: self.keys[name] for name in keys if name in self.keys},
         )
+
+    def gpu_hours(self, hours: Sequence[GpuHours]) -> None:
+        """Keep them."""
+        if self.away:
+            raise OSError("away")
+        for row in hours:
+            self.hours[row.replica, row.hour] = row
+
+
+@dataclass(slots=True)
+class MemoryAnswers:
+    """Keeps answers in a dict; ``away`` makes it refuse."""
+
+    kept: dict[bytes, tuple[int, bytes]] = field(default_factory=dict)
+    away: bool = False
+
+    def find(self, name: bytes, now: int) -> bytes | None:
+        """What is kept, for a day."""
+        if self.away:
+            raise OSError("away")
+        at, content = self.kept.get(name, (0, b""))
+        return content if at > now - 86_400 * 10**9 else None
+
+    def keep(self, name: bytes, content: bytes, now: int) -> None:
+        """Keep it."""
+        if self.away:
+            raise OSError("away")
+        self.kept[name] = (now, content)
+
+    def drop(self, name: bytes) -> None:
+        """Keep it no more."""
+        self.kept.pop(name, None)
+
+    def sweep(self, now: int) -> None:
+        """It is never too much."""
 
 
 @dataclass(slots=True)

@@ -15,6 +15,7 @@ import hypothesis
 import psycopg
 import pytest
 from psycopg import sql
+from pytest_django import DjangoDbBlocker
 
 from console.embedded_postgres import EmbeddedPostgres
 
@@ -36,6 +37,8 @@ for name in ("REDIS_URL", "LOG_LEVEL", "LOG_FORMAT", "METRICS_TOKEN"):
     os.environ.pop(name, None)
 
 from django.conf import settings  # noqa: E402 - reads the environment made above
+from django.db import connection, connections  # noqa: E402
+from django.db.backends.postgresql.base import DatabaseWrapper  # noqa: E402
 
 from console.translations.catalogs import compile_all  # noqa: E402 - as above
 
@@ -67,6 +70,20 @@ def database_url() -> str:
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(database_url: str) -> None:
     """pytest-django asks for this before it makes its database: the server must run by then."""
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
+    """Tests that commit are cleaned up after by emptying tables, bills too."""
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        name = connection.ops.quote_name(str(connection.settings_dict["NAME"]))
+        cursor.execute(f"ALTER DATABASE {name} SET fairlane.may_truncate = 'yes'")
+    with django_db_blocker.unblock():
+        # Sessions that are open do not hear of it.
+        wrapper = connections["default"]
+        assert isinstance(wrapper, DatabaseWrapper)
+        wrapper.close()
+        wrapper.close_pool()
 
 
 @pytest.fixture

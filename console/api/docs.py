@@ -70,7 +70,7 @@ def _operation(method: str, path: str, found: dict[str, Any], shapes: dict[str, 
     return Operation(
         method=method.upper(),
         path=path,
-        about=found.get("description", ""),
+        about=found.get("description", "").replace("`", ""),
         parameters=tuple(
             Field(
                 each["name"],
@@ -96,7 +96,9 @@ def _fields(shapes: dict[str, Any], name: str) -> tuple[Field, ...]:
     shape = shapes.get(name, {})
     required = set(shape.get("required", []))
     return tuple(
-        Field(field, "", _kind(kind), field in required, kind.get("description", ""))
+        Field(
+            field, "", _kind(kind), field in required, kind.get("description", "").replace("`", "")
+        )
         for field, kind in shape.get("properties", {}).items()
     )
 

@@ -29,6 +29,10 @@ class Schema(AutoSchema):
         """The resource's name."""
         return [getattr(self.view, "resource", "") or "api"]
 
+    def get_description(self) -> str:  # type: ignore[override]
+        """The docstring; one backtick is enough for Markdown."""
+        return str(super().get_description()).replace("``", "`")
+
     def get_override_parameters(
         self,
     ) -> list[OpenApiParameter | Serializer[Any] | type[Serializer[Any]]]:

@@ -3,7 +3,9 @@
 import ipaddress
 import logging
 import time
+import uuid
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from functools import lru_cache
 from zoneinfo import ZoneInfo
 
@@ -11,20 +13,24 @@ from channels.layers import get_channel_layer
 from django import db
 from django.conf import settings
 
+from console.config.books import BooksNews
 from metering.changes import ChangeListener
 from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
-from metering.core.months import month_of
+from metering.core.periods import month_bounds, month_of
 from metering.journal import Journal
 from metering.selectors.access import load_access
+from metering.selectors.reconciliation import open_differences
 from metering.selectors.spending import load_spent
 from metering.services.audit import record_escalations
+from metering.services.gpu_hours import keep_gpu_hours
 from scheduler.addresses import allowed, check_url
+from scheduler.answers import AnswerFiles
 from scheduler.canary import Tally, Trial
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
-from scheduler.ports import Scaler, Spent
+from scheduler.ports import GpuHours, Scaler, Spent, UsageSink
 from scheduler.runtime import Runtime
 from scheduler.scaling import LocalProcesses, NoScaler
 from scheduler.selectors.canary import load_trial
@@ -33,6 +39,7 @@ from scheduler.selectors.policy import load_policy
 from scheduler.services.canary import report_canary
 
 log = logging.getLogger(__name__)
+SECOND = 1_000_000_000
 
 
 class SystemClock:
@@ -67,6 +74,13 @@ class Database:
         finally:
             db.connections.close_all()
 
+    def open_differences(self) -> int:
+        """By how much the books disagree."""
+        try:
+            return open_differences()
+        finally:
+            db.connections.close_all()
+
     def trial(self) -> Trial | None:
         """The canary that runs."""
         try:
@@ -84,15 +98,18 @@ class Database:
             db.connections.close_all()
 
 
-class Spending:
-    """What was spent, out of Postgres. Gives its connection back to the pool."""
+class Books:
+    """What was spent, and the replicas' hours. Gives its connections back to the pool."""
 
     def __init__(self, zone: str) -> None:
         self._zone = ZoneInfo(zone)
+        self._process = uuid.uuid4()
 
     def month(self, now: int) -> tuple[int, int]:
         """Months as bills know them."""
-        return month_of(now, self._zone)
+        first = month_of(datetime.fromtimestamp(now // SECOND, UTC), self._zone)
+        begin, end = month_bounds(first, self._zone)
+        return int(begin.timestamp()) * SECOND, int(end.timestamp()) * SECOND
 
     def spent(
         self,
@@ -103,12 +120,25 @@ class Spending:
     ) -> Spent:
         """By these businesses and keys."""
         try:
-            tariff, by_business, by_key = load_spent(since, before, businesses, keys)
+            prices, by_business, by_key = load_spent(
+                since, before, businesses, keys, zone=self._zone
+            )
         except db.Error as error:
             raise OSError(f"Postgres says: {error}") from error
         finally:
             db.connections.close_all()
-        return Spent(tariff, by_business, by_key)
+        return Spent(prices, by_business, by_key)
+
+    def gpu_hours(self, hours: Sequence[GpuHours]) -> None:
+        """These hours stand so now."""
+        try:
+            keep_gpu_hours(
+                self._process, [(row.replica, row.hour, row.wall, row.busy) for row in hours]
+            )
+        except db.Error as error:
+            raise OSError(f"Postgres says: {error}") from error
+        finally:
+            db.connections.close_all()
 
 
 class Audit:
@@ -152,17 +182,24 @@ def scaler() -> Scaler:
 @lru_cache(maxsize=1)
 def runtime() -> Runtime:
     """The process's scheduler and gateway, made when first asked for."""
+    return make_runtime(Journal(settings.FAIRLANE_DATA_DIR / "journal"))
+
+
+def make_runtime(usage: UsageSink) -> Runtime:
+    """A scheduler and gateway whose usage rows go there."""
     layer = get_channel_layer()
     assert layer is not None, "the settings define no channel layer"
     database = Database()
-    return Runtime(
+    news = BooksNews(ChangeListener(), database.open_differences)
+    made = Runtime(
         clock=SystemClock(),
         credentials=database,
         fleet=database,
         policy=database,
-        changes=ChangeListener(),
-        usage=Journal(settings.FAIRLANE_DATA_DIR / "journal"),
-        spending=Spending(settings.BILLING_TZ),
+        changes=news,
+        usage=usage,
+        books=Books(settings.BILLING_TZ),
+        answers=AnswerFiles(settings.FAIRLANE_DATA_DIR / "answers"),
         audit=Audit(),
         decisions=DecisionWriter(),
         scaler=scaler(),
@@ -173,3 +210,5 @@ def runtime() -> Runtime:
         address_allowed=address_allowed,
         url_allowed=url_allowed,
     )
+    news.show = made.stats.metrics.reconciliation_differences.set
+    return made

@@ -12,6 +12,7 @@ from scheduler.fleet_file import parse_fleet
 from .fleet import register_local, withdraw
 from .keys import working_keys
 from .people import known_people, make_people
+from .prices import price_demo
 from .record import DemoRecord, read_record, write_record
 
 
@@ -48,6 +49,7 @@ def prepare(plan: Plan) -> None:
             plan.demo_file.unlink(missing_ok=True)
             record = DemoRecord("", "", make_people(names[0]), {})
         keys = working_keys(names, record.keys)
+        price_demo()
     write_record(plan.demo_file, DemoRecord(plan.demo_url, plan.demo_url, record.logins, keys))
 
 

@@ -96,6 +96,11 @@ class ModelPriceForm(PlainForm):
 class ModelPriceSet(BaseFormSet[ModelPriceForm]):
     """All models of a version; the one without a name is for all that are not named."""
 
+    def add_fields(self, form: ModelPriceForm, index: int | None) -> None:
+        """With a word for what the box at the end of a row does."""
+        super().add_fields(form, index)
+        form.fields["DELETE"].label = _("Remove")
+
     def clean(self) -> None:
         """No model twice."""
         names = [form.cleaned_data.get("model", "") for form in self.kept()]

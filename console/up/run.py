@@ -17,10 +17,12 @@ from .children import Child, Children
 from .errors import UpError
 from .options import Options, check_port
 from .ready import Waiter
-from .replicas import fleet_files, local_replicas, replica_child
+from .replicas import LOGS, fleet_files, local_replicas, replica_child
 from .signals import Signals
 
 SERVE_GRACE_S = 40.0
+# A task that has begun is finished; settlement is safe to break off as well.
+WORKER_GRACE_S = 20.0
 
 
 def say(line: str) -> None:
@@ -87,6 +89,7 @@ class Run:
                 grace_s=SERVE_GRACE_S,
             )
         )
+        children.start(self._worker())
         waiter = Waiter(options.base_url, self._signals, children)
         waiter.ready()
         record = read_record(options.demo_file) if options.demo else None
@@ -116,11 +119,20 @@ class Run:
             *(part for place in places for part in ("--replica", place)),
         ]
 
+    def _worker(self) -> Child:
+        """Settlement, bills and alerts; nothing waits for it."""
+        return Child(
+            "the worker",
+            [*self._manage("worker"), "--beat"],
+            log=self._options.data_dir / LOGS / "worker.log",
+            grace_s=WORKER_GRACE_S,
+        )
+
     def _traffic(self, models: list[str]) -> Child:
         options = self._options
         module = [sys.executable, "-m", "console.demo.traffic"]
         command = [*module, str(options.demo_file), *dict.fromkeys(models)]
-        return Child("demo traffic", command, log=options.data_dir / "logs" / "traffic.log")
+        return Child("demo traffic", command, log=options.data_dir / LOGS / "traffic.log")
 
     def _manage(self, command: str) -> list[str]:
         return [sys.executable, str(self._options.root / "manage.py"), command]

@@ -18,6 +18,7 @@ from console.forms.finance import (
 )
 from console.models import User
 from console.refusals import said
+from console.templatetags.figures import plain_number
 from metering.errors import BillingRequestError
 from metering.selectors import prices as selectors
 from metering.services.prices import set_prices
@@ -39,8 +40,8 @@ def prices(request: HttpRequest) -> HttpResponse:
         initial={}
         if held is None
         else {
-            "preemption_credit": held.preemption_credit,
-            "preemption_surcharge": held.preemption_surcharge,
+            "preemption_credit": plain_number(held.preemption_credit),
+            "preemption_surcharge": plain_number(held.preemption_surcharge),
         },
     )
     rows = ModelPriceForms(posted, initial=initial, prefix="models")

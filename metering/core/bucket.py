@@ -35,8 +35,9 @@ class TokenBucket:
 
     def wait_for(self, n: float, now_ns: int) -> int:
         """What ``take`` would return; takes nothing."""
-        self._refill(now_ns)
-        wanted = self._parts(n)
+        if now_ns > self._at:
+            self._refill(now_ns)
+        wanted = n * self._unit if type(n) is int else self._parts(n)
         if wanted <= self._level:
             return 0
         if wanted > self._most or not self._per_ns:
@@ -45,7 +46,8 @@ class TokenBucket:
 
     def give_back(self, n: float) -> None:
         """Undo a ``take`` of ``n``, whole or in part; never beyond full."""
-        self._level = min(self._level + self._parts(n), self._most)
+        level = self._level + self._parts(n)
+        self._level = min(self._most, level)
 
     def charge(self, n: float) -> None:
         """Take ``n`` whether it is there or not: what is owed must refill first."""
@@ -63,9 +65,16 @@ class TokenBucket:
         self._refill(now_ns)
         return self._level / self._unit
 
+    def whole(self, now_ns: int) -> int:
+        """How much of it is there in whole units; nothing where something is owed."""
+        if now_ns > self._at:
+            self._refill(now_ns)
+        return self._level // self._unit if self._level > 0 else 0
+
     def full_after(self, now_ns: int) -> int:
         """The ns after which it is full, if nobody takes meanwhile. NEVER without refill."""
-        self._refill(now_ns)
+        if now_ns > self._at:
+            self._refill(now_ns)
         if self._level == self._most:
             return 0
         if not self._per_ns:
@@ -87,5 +96,6 @@ class TokenBucket:
 
     def _refill(self, now_ns: int) -> None:
         if now_ns > self._at:
-            self._level = min(self._level + (now_ns - self._at) * self._per_ns, self._most)
+            level = self._level + (now_ns - self._at) * self._per_ns
+            self._level = min(self._most, level)
             self._at = now_ns

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 SECOND = 1_000_000_000
 TTL = 10 * SECOND
 # How long a place is held, before anything is known; and how slowly a long one is forgotten.
-HOLD_PRIOR = SECOND
+HOLD_PRIOR = 2 * SECOND
 FORGET = 16
 
 
@@ -95,6 +95,11 @@ class Leases:
             if lease.since is not None
         ]
         return max(1, min(ends, default=self._hold))
+
+    def wait_for_all(self, now: int) -> int:
+        """A guess (ns) at when all who wait have had their turn, and one more."""
+        rounds = self._waiting() // max(1, self.running or 1)
+        return self.wait(now) + rounds * self._hold
 
     def _promote(self, now: int) -> list[str]:
         """Who waits longest runs first."""

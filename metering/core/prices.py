@@ -48,6 +48,9 @@ class PriceList:
         return self.models.get(model) or self.models.get("") or FREE
 
 
+NO_PRICES = PriceList()
+
+
 @dataclass(frozen=True, slots=True)
 class Used:
     """What one request used, or the sums of several. ``cached_tokens`` are part of

@@ -1,20 +1,77 @@
 """A monthly budget: what is spent, what is reserved, what is left. Never below nothing.
 
-What a request costs belongs to the month in which it was accepted.
+What a request costs belongs to the month in which it was accepted. Money is counted in whole
+parts of 10^-18, which every product of a price, a multiplier and what is measured is made of:
+exact, and cheap enough for each request.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
 
 from metering.core.bucket import NEVER
+from metering.core.prices import EXACT, LANE_INDEX, PriceList
+from metering.core.usage import Consumed
 
 # The first ns of the month that a moment (ns) lies in, and of the month after it.
 Month = Callable[[int], tuple[int, int]]
-NOTHING = Decimal(0)
+UNIT = Decimal(10) ** 18
+NANO = 1_000_000_000
+
+
+def parts(amount: Decimal) -> int:
+    """An amount of the billing currency in parts of 10^-18; what is finer is dropped."""
+    return int(EXACT.multiply(amount, UNIT))
+
+
+def amount(parts: int) -> Decimal:
+    """The same as an amount."""
+    return EXACT.multiply(Decimal(parts), EXACT.divide(Decimal(1), UNIT))
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """What one model costs in one lane, in parts: per token, per ns of GPU time, per request."""
+
+    prompt: int
+    cached: int
+    completion: int
+    gpu_ns: int
+    request: int
+
+    def cost(self, used: Consumed) -> int:
+        """What it comes to, but for preemptions: those are settled by the bill."""
+        if not used.billed:
+            return 0
+        cached = min(used.cached, used.prompt)
+        return (
+            (used.prompt - cached) * self.prompt
+            + cached * self.cached
+            + used.completion * self.completion
+            + round(used.gpu_seconds * NANO) * self.gpu_ns
+            + self.request
+        )
+
+
+def rates_of(prices: PriceList, model: str, lane: str) -> Rates:
+    """The prices of one model in one lane (P0, P1, P2)."""
+    found = prices.of(model)
+    times = found.multipliers[LANE_INDEX[lane]]
+
+    def part(price: Decimal, per: int) -> int:
+        return parts(EXACT.multiply(price, times)) // per
+
+    return Rates(
+        part(found.prompt, 10**6),
+        part(found.prompt if found.cached is None else found.cached, 10**6),
+        part(found.completion, 10**6),
+        part(found.gpu_second, NANO),
+        part(found.request, 1),
+    )
 
 
 class Purse:
-    """One party's money for a month. Amounts are in the billing currency, times in ns.
+    """One party's money for a month, in parts; times in ns.
 
     ``spent`` counts what has been settled since ``base`` was read from the books. Spending
     exactly the limit is allowed.
@@ -22,39 +79,39 @@ class Purse:
 
     __slots__ = ("_month", "base", "begins", "ends", "held", "limit", "spent")
 
-    def __init__(self, limit: Decimal, month: Month, now: int) -> None:
+    def __init__(self, limit: int, month: Month, now: int) -> None:
         self.limit = limit
         self._month = month
         self.begins, self.ends = month(now)
-        self.base = self.spent = self.held = NOTHING
+        self.base = self.spent = self.held = 0
 
-    def left(self, now: int) -> Decimal:
+    def left(self, now: int) -> int:
         """What may still be reserved; below zero where the limit was lowered, or an answer
         came out dearer than what was reserved for it."""
-        self._turn(now)
+        if now >= self.ends:
+            self.begins, self.ends = self._month(now)
+            self.base = self.spent = self.held = 0
         return self.limit - self.base - self.spent - self.held
 
-    def wait_for(self, cost: Decimal, now: int) -> int:
+    def wait_for(self, cost: int, now: int) -> int:
         """0 where there is so much; else the ns until the month is over, NEVER where the limit
         itself is less."""
-        left = self.left(now)
-        if cost <= left and self.limit:
+        if cost <= self.left(now) and self.limit:
             return 0
         return self.ends - now if 0 < self.limit >= cost else NEVER
 
-    def take(self, cost: Decimal, now: int) -> int:
+    def take(self, cost: int) -> int:
         """Reserve ``cost``, which is there; returns the month (its first ns) for ``settle``."""
-        self._turn(now)
         self.held += cost
         return self.begins
 
-    def settle(self, month: int, reserved: Decimal, cost: Decimal) -> None:
+    def settle(self, month: int, reserved: int, cost: int) -> None:
         """What was reserved has come to ``cost``. A month that is over is no matter any more."""
         if month == self.begins:
             self.held -= reserved
             self.spent += cost
 
-    def rebase(self, month: int, total: Decimal, known: Decimal, *, whole: bool) -> None:
+    def rebase(self, month: int, total: int, known: int, *, whole: bool) -> None:
         """The books say ``total`` for the month, at a moment when ``spent`` was ``known``.
 
         Where ``whole`` all of that is in them, so they are right, whichever way they differ.
@@ -63,8 +120,3 @@ class Purse:
         if month == self.begins:
             base = total - known
             self.base = base if whole else max(self.base, base)
-
-    def _turn(self, now: int) -> None:
-        if now >= self.ends:
-            self.begins, self.ends = self._month(now)
-            self.base = self.spent = self.held = NOTHING

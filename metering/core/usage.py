@@ -51,3 +51,24 @@ class UsageRow:
     bytes_out: int = 0
     trace_id: str = ""
     credential: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """What a request came to, or is expected to come to. ``counted`` False: it is as if it had
+    never been made; ``billed`` False: it costs no money."""
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    gpu_seconds: float = 0.0
+    counted: bool = True
+    billed: bool = True
+
+    @property
+    def tokens(self) -> int:
+        """Of prompt and answer together."""
+        return self.prompt + self.completion
+
+
+NOTHING = Consumed()

@@ -103,7 +103,7 @@ class Adjustment(Figures):
 
 class UsageHour(Figures):
     """An hour (UTC) of a settled day; kept when the rows are gone. Half-hour zones split an
-    hour between two days."""
+    hour between two days. What came after its month was closed is in the adjustments alone."""
 
     business = models.CharField(max_length=63)
     day = models.DateField()

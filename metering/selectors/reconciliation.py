@@ -20,5 +20,5 @@ def latest_reports() -> QuerySet[ReconciliationReport]:
 
 
 def open_differences() -> int:
-    """Differences in the newest reports of the last two months that have one."""
-    return sum(report.differences for report in latest_reports()[:2])
+    """Differences in the newest report of each month, added up."""
+    return sum(latest_reports().values_list("differences", flat=True))

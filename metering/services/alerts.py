@@ -17,7 +17,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from metering.core.rounding import rounded
-from metering.models import AlertDelivery, AlertTarget, BudgetAlert
+from metering.models import AlertDelivery, AlertTarget, BudgetAlert, Quota
 from metering.sealing import WEBHOOKS, UnreadableSecretError, unseal
 from metering.selectors.showback import Spent, all_month_to_date
 from metering.services.alert_targets import addresses
@@ -35,7 +35,8 @@ Kind = AlertTarget.Kind
 def alert_budgets(*, now: datetime | None = None, permitted: Permitted = is_public) -> int:
     """Note what is due and deliver what waits; returns the number of deliveries made."""
     now = now or timezone.now()
-    for spent in all_month_to_date(now):
+    budgets = Quota.objects.filter(kind=Quota.Kind.LIMIT, monthly_budget__gt=0)
+    for spent in all_month_to_date(now) if budgets.exists() else []:
         for percent in PERCENTS:
             if spent.budget and spent.amount * 100 >= spent.budget * percent:
                 _note(spent, spent.budget, percent)

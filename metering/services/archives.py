@@ -68,7 +68,7 @@ def _start() -> None:
     try:
         current_app.send_task(TASK)
     except (OperationalError, ChannelError, OSError):
-        # Workers look for waiting archives each minute anyway.
+        # Workers look for waiting archives every few seconds anyway.
         return
 
 

@@ -69,6 +69,28 @@ def set_prices(
     return book
 
 
+def withdraw_prices(
+    book: PriceBook, *, actor: AbstractBaseUser | None = None, source: str = "console"
+) -> None:
+    """Take back a version that has not begun; the one before it then goes on. Raises
+    BillingRequestError for one that has."""
+    with transaction.atomic():
+        with connection.cursor() as cursor:
+            # No row may be priced by it meanwhile.
+            cursor.execute("LOCK TABLE metering_pricebook IN EXCLUSIVE MODE")
+            cursor.execute("LOCK TABLE metering_usagerecord IN SHARE MODE")
+            cursor.execute("SELECT clock_timestamp()")
+            row = cursor.fetchone()
+        assert row is not None
+        if book.starts_at <= row[0]:
+            raise BillingRequestError(f"version {book.version} has begun and stays")
+        ModelPrice.objects.filter(book=book).delete()
+        PriceBook.objects.filter(pk=book.pk).delete()
+        audit.record(
+            "prices.withdraw", actor=actor, source=source, target=f"version {book.version}"
+        )
+
+
 def _start(wanted: datetime | None, now: datetime) -> datetime:
     """When a version begins; ``now`` is after the last row that has landed."""
     if wanted is None:

@@ -13,7 +13,15 @@ from django.utils import timezone
 
 from metering.core.quotas import FIELDS, Changes, Limits, LimitsError, beyond, cleaned
 from metering.errors import QuotaRequestError
-from metering.models import ApiKey, Business, ChangeVersion, KeyQuota, Quota, QuotaRequest
+from metering.models import (
+    ApiKey,
+    Business,
+    ChangeVersion,
+    KeyQuota,
+    Lane,
+    Quota,
+    QuotaRequest,
+)
 from metering.services import audit
 from metering.services.changes import announce
 
@@ -79,14 +87,19 @@ def set_key_quota(
     *,
     actor: AbstractBaseUser | None,
     models: Collection[str] | None = None,
+    ceiling: str | None = None,
     source: str = "console",
 ) -> KeyQuota:
-    """Change limits of one key, and the models it may use (None: all of its business's).
+    """Change limits of one key, the models it may use (None: all of its business's), and its
+    most urgent lane (empty: that of its business; None: as it is).
 
     They bind beside those of its business, so they can only narrow. Raises QuotaRequestError
     for what is out of range, and for a key that is revoked.
     """
     values = _cleaned(changes)
+    if ceiling and ceiling not in Lane.values:
+        said = f"must be one of {', '.join(Lane.values)}, or blank"
+        raise QuotaRequestError(f"ceiling: {said}", {"ceiling": said})
     with transaction.atomic():
         held_key = ApiKey.objects.select_for_update().select_related("business").get(pk=key.pk)
         if held_key.revoked_at is not None:
@@ -96,6 +109,9 @@ def set_key_quota(
             setattr(held, name, value)
         held.models = None if models is None else sorted(models)
         held.save()
+        if ceiling is not None:
+            held_key.ceiling = key.ceiling = ceiling
+            held_key.save(update_fields=["ceiling"])
         audit.record(
             "key.quota",
             actor=actor,
@@ -104,6 +120,7 @@ def set_key_quota(
             target=held_key.prefix,
             limits=_plain(values),
             models=held.models,
+            ceiling=held_key.ceiling,
         )
         announce(ChangeVersion.Topic.ACCESS)
     return held

@@ -18,7 +18,7 @@ from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Failover, Policy
 from scheduler.escalations import Escalations
 from scheduler.limits import Typical
-from scheduler.ports import Clock, Limiter, UsageSink
+from scheduler.ports import AnswerStore, Clock, Limiter, UsageSink
 from scheduler.stats import Stats
 
 from .asgi_types import JSON, Receive, Scope, Send, respond
@@ -27,6 +27,7 @@ from .credentials import CredentialVerifier
 from .errors import GatewayError
 from .exchange import GONE, Exchange
 from .incoming import BodyBudget, Incoming, discard_body, read_headers
+from .repeats import Repeats
 from .ruling import Rules
 from .slots import Slots
 from .upstream import Upstream
@@ -53,6 +54,7 @@ class Gateway:
         upstream: Upstream,
         usage: UsageSink,
         limiter: Limiter,
+        answers: AnswerStore,
         escalations: Escalations,
         clock: Clock,
         stats: Stats,
@@ -73,6 +75,7 @@ class Gateway:
         self.stats = stats
         self.pepper = pepper
         self.bodies = BodyBudget(max_body, 16 * max_body)
+        self.repeats = Repeats(answers, self.bodies, clock)
         self.verifier = CredentialVerifier()
         self.access = AccessSnapshot()
         self.fleet = FleetSnapshot()
@@ -144,6 +147,7 @@ class Gateway:
         await self.retire(grace)
         if self._sweeper is not None:
             self._sweeper.cancel()
+        await self.repeats.close()
         await self.slots.close()
         await self.upstream.close()
 
@@ -173,17 +177,21 @@ class Gateway:
         received = self.clock.now()
         incoming = read_headers(scope["headers"])
         caller = self._authenticate(incoming, received)
-        row = UsageRow(
-            id=str(uuid_utils.uuid7()),
-            business=caller.business.name,
-            key_prefix="" if caller.key is None else caller.key.prefix,
-            credential="" if caller.credential is None else caller.credential.jti,
-            operation=operation,
-            received=received,
-            client_request_id=incoming.request_id,
-            trace_id=incoming.trace_id,
-        )
-        exchange = Exchange(self, incoming, caller, operation, row, receive, send)
+
+        async def run(request: str, receive: Receive, send: Send) -> Exchange:
+            row = _row(request, received, incoming, caller, operation)
+            exchange = Exchange(self, incoming, caller, operation, row, receive, send)
+            await self._run(exchange)
+            return exchange
+
+        if incoming.idempotency_key:
+            await self.repeats.serve(incoming, caller, operation, receive, send, run)
+            return
+        exchange = await run(str(uuid_utils.uuid7()), receive, send)
+        if exchange.unread:
+            await discard_body(receive)
+
+    async def _run(self, exchange: Exchange) -> None:
         self.exchanges.add(exchange)
         self._idle.clear()
         try:
@@ -192,8 +200,6 @@ class Gateway:
             self.exchanges.discard(exchange)
             if not self.exchanges:
                 self._idle.set()
-        if exchange.unread:
-            await discard_body(receive)
 
     async def _sweep(self) -> None:
         """What a request needs that lasts: an eye on its caller, comments on a stream that
@@ -279,6 +285,21 @@ class Gateway:
     @staticmethod
     def _entry(name: str) -> dict[str, object]:
         return {"id": name, "object": "model", "created": 0, "owned_by": "fairlane"}
+
+
+def _row(
+    request: str, received: int, incoming: Incoming, caller: Caller, operation: str
+) -> UsageRow:
+    return UsageRow(
+        id=request,
+        business=caller.business.name,
+        key_prefix="" if caller.key is None else caller.key.prefix,
+        credential="" if caller.credential is None else caller.credential.jti,
+        operation=operation,
+        received=received,
+        client_request_id=incoming.request_id,
+        trace_id=incoming.trace_id,
+    )
 
 
 def _may(caller: Caller, model: str) -> bool:

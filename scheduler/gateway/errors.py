@@ -68,14 +68,20 @@ MESSAGES = {
     "upstream_error": "The model server failed.",
     "upstream_timeout": "The model server did not answer in time.",
     "internal_error": "Something went wrong inside the gateway.",
-    "backpressure": "The gateway holds too much request data; try again shortly.",
+    "backpressure": "More urgent work waits, or too much is held already; try again shortly.",
     "body_too_large": "The request body is too large.",
 }
 
 
+NOT_NOW = (429, 503)
+# Somebody has to change the limit first.
+BLOCKED_S = 3600.0
+
+
 class GatewayError(Exception):
-    """Ends a request with an error body. ``retry_after`` is in seconds, None: not given;
-    ``retry`` False says that asking again is of no use before somebody changes something."""
+    """Ends a request with an error body. ``retry_after`` is in seconds; a 429 or 503 without it
+    lasts until somebody changes something. ``retry`` False says that asking again is of no use
+    before that either way."""
 
     def __init__(
         self,
@@ -92,6 +98,8 @@ class GatewayError(Exception):
         self.param = param
         self.retry_after = retry_after
         self.retry = retry
+        if retry_after is None and self.status in NOT_NOW:
+            self.retry_after, self.retry = BLOCKED_S, False
         super().__init__(self.message)
 
     def body(self) -> bytes:

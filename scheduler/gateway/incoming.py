@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import re
+import time
 
 import msgspec
 
@@ -32,6 +33,7 @@ class Incoming(msgspec.Struct):
     # ns; None: not said, 0: what was said is no time.
     latency_budget: int | None = None
     request_id: str = ""
+    idempotency_key: str = ""
     content_type: str = ""
     content_encoding: str = ""
     length: int | None = None
@@ -104,6 +106,10 @@ def _request_id(found: Incoming, value: str) -> None:
         found.request_id = value[:MOST_CLIENT_ID]
 
 
+def _idempotency_key(found: Incoming, value: str) -> None:
+    found.idempotency_key = value
+
+
 def _content_type(found: Incoming, value: str) -> None:
     found.content_type = value.partition(";")[0].strip().lower()
 
@@ -123,6 +129,7 @@ PLAIN = {
     b"content-type": _content_type,
     b"content-encoding": _content_encoding,
     b"content-length": _length,
+    b"idempotency-key": _idempotency_key,
     b"traceparent": _trace,
     b"tracestate": _tracestate,
 }
@@ -150,11 +157,15 @@ class BodyBudget:
     """Bytes of large bodies held at once, over all requests: the bound on memory."""
 
     COUNTED_FROM = 64 * 1024
+    LEAST_WAIT_S = 1.0
+    FORGET = 16
 
     def __init__(self, most_body: int, most_held: int) -> None:
         self.most_body = most_body
         self.most_held = most_held
         self.held = 0
+        # How long a body is held, by the longest of late: then there is room again.
+        self.wait_s = self.LEAST_WAIT_S
 
     def check(self, size: int) -> None:
         """Raise 413 for a body of this size, however it came to be known."""
@@ -166,10 +177,11 @@ class Booking:
     """One body's part of the budget. It grows as bytes arrive, so that a caller who only
     announces a body holds nothing."""
 
-    __slots__ = ("_budget", "_size")
+    __slots__ = ("_budget", "_since", "_size")
 
     def __init__(self, budget: BodyBudget) -> None:
         self._budget = budget
+        self._since = 0.0
         self._size = 0
 
     def grow(self, size: int) -> None:
@@ -179,14 +191,22 @@ class Booking:
         if size < budget.COUNTED_FROM:
             return
         if budget.held + size - self._size > budget.most_held:
-            raise GatewayError("backpressure", retry_after=1.0)
+            raise GatewayError("backpressure", retry_after=budget.wait_s)
+        if not self._size:
+            self._since = time.monotonic()
         budget.held += size - self._size
         self._size = size
 
     def release(self) -> None:
         """The body is no longer held. Safe to call twice."""
-        self._budget.held -= self._size
+        if not self._size:
+            return
+        budget = self._budget
+        budget.held -= self._size
         self._size = 0
+        took = time.monotonic() - self._since
+        faded = budget.wait_s - (budget.wait_s - took) / budget.FORGET
+        budget.wait_s = max(took, faded, budget.LEAST_WAIT_S)
 
 
 def check_body(incoming: Incoming, budget: BodyBudget) -> None:

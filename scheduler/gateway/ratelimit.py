@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 from metering.core.bucket import NEVER
 from metering.core.facts import LANES
-from metering.core.tariff import Used
-from metering.core.usage import UsageRow
+from metering.core.prices import is_billed
+from metering.core.usage import Consumed, UsageRow
 from scheduler.ports import Ask, Denied, Grant, Level
 
 from .callers import Caller
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from .app import Gateway
 
 MS = 1_000_000
-# Somebody has to change the limit first.
-BLOCKED_S = 3600.0
 # Ends that count as a request made, even without a token: the replica had its work with it.
 SERVED = ("ok", "client_error", "client_disconnect")
 
@@ -49,7 +47,7 @@ class Reservation:
             credential=caller.credential.jti if caller.credential and caller.key is None else "",
             model=model,
             lane=LANES.index(row.lane),
-            expected=Used(
+            expected=Consumed(
                 prompt=payload.prompt_tokens,
                 completion=output * payload.choices,
                 gpu_seconds=gateway.typical_gpu.of(name, model),
@@ -70,8 +68,9 @@ class Reservation:
             async with asyncio.timeout(max(0.0, limit - waited)):
                 await held.turn()
         except TimeoutError:
+            again = held.again() / 1e9
             self.settle(row)
-            raise GatewayError("queue_timeout", retry_after=1.0) from None
+            raise GatewayError("queue_timeout", retry_after=again) from None
 
     def settle(self, row: UsageRow, choices: int = 1) -> None:
         """Hold the limits to what the request came to; nothing produced costs nothing."""
@@ -80,12 +79,13 @@ class Reservation:
             return
         tokens = row.prompt_tokens + row.completion_tokens
         served = row.dispatched and row.status in SERVED
-        used = Used(
+        used = Consumed(
             row.prompt_tokens,
             row.cached_tokens,
             row.completion_tokens,
             row.gpu_seconds,
             counted=bool(tokens or served),
+            billed=is_billed(row.status, bool(row.dispatched), row.completion_tokens),
         )
         held.settle(used)
         if row.status == "ok":
@@ -111,7 +111,7 @@ class Reservation:
 def _refusal(denied: Denied) -> GatewayError:
     """The 429. Rounded up to the ms, so that the time it names is never too short."""
     if denied.retry_after is None:
-        return GatewayError(denied.reason, retry_after=BLOCKED_S, retry=False)
+        return GatewayError(denied.reason)
     # A month is longer than any client should sleep, and a budget may be raised before.
     retry = denied.reason != "budget_exhausted"
     return GatewayError(denied.reason, retry_after=-(-denied.retry_after // MS) / 1000, retry=retry)

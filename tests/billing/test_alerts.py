@@ -21,6 +21,7 @@ from aiosmtpd.controller import Controller
 from aiosmtpd.smtp import SMTP, Envelope, Session
 from django.db import connections
 
+from console.config.settings.mail import mail
 from console.models import User
 from metering import webhooks
 from metering.core.prices import PriceList
@@ -330,3 +331,15 @@ def test_the_month_so_far() -> None:
     assert everybody["doc-qa"].used_ratio is None
     assert everybody["risk-audit"].used_ratio == pytest.approx(0.16)
     assert month_to_date("nobody", now).amount == 0
+
+
+def test_a_mail_server_is_one_address(capsys: pytest.CaptureFixture[str]) -> None:
+    found = mail("smtp+tls://books:p%40ss@mail.example")
+    assert (found["EMAIL_HOST"], found["EMAIL_PORT"]) == ("mail.example", 587)
+    assert (found["EMAIL_HOST_USER"], found["EMAIL_HOST_PASSWORD"]) == ("books", "p@ss")
+    assert (found["EMAIL_USE_TLS"], found["EMAIL_USE_SSL"]) == (True, False)
+    assert mail("smtps://mail.example:4650")["EMAIL_PORT"] == 4650
+    for wrong in ("mail.example", "http://mail.example", "smtp://", "smtp://mail.example:x"):
+        with pytest.raises(SystemExit):
+            mail(wrong)
+        assert capsys.readouterr().err.startswith("fairlane: SMTP_URL: ")

@@ -23,7 +23,7 @@ from .world import price_all, used
 pytestmark = pytest.mark.django_db
 
 LONG = bool(os.environ.get("FAIRLANE_LONG_TESTS"))
-ROWS = 1_000_000 if LONG else 50_000
+ROWS = 1_000_000 if LONG else 20_000
 SHANGHAI = ZoneInfo("Asia/Shanghai")
 MARCH, APRIL = date(2026, 3, 1), date(2026, 4, 1)
 START, END = month_bounds(MARCH, SHANGHAI)

@@ -1,18 +1,26 @@
 """Days: what is in them, what they cost, and that they settle once."""
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
-from django.db import connection
+from django.db import Error, connection, connections, transaction
 from django.db.models import Sum
 
 from metering.core.prices import PriceList, Used, cost
 from metering.errors import BillingRequestError
-from metering.models import DailyStatement, DaySettlement, LateUsage, UsageHour, UsageRecord
-from metering.services.prices import set_prices
+from metering.models import (
+    DailyStatement,
+    DaySettlement,
+    LateUsage,
+    PriceBook,
+    UsageHour,
+    UsageRecord,
+)
+from metering.services.prices import set_prices, withdraw_prices
 from metering.services.settlement import due_days, settle_day, settle_due
 
 from .world import CHAT, PRICES, price_all, table, used, utc
@@ -158,6 +166,23 @@ def test_prices_cannot_change_for_what_is_past() -> None:
             set_prices(PriceList(preemption_credit=Decimal(wrong)))
 
 
+def test_prices_that_have_not_begun_can_be_taken_back() -> None:
+    price_all()
+    typo = set_prices(PriceList(models={"": CHAT, "chat": CHAT}), starts_at=utc(2096, 1, 1))
+    withdraw_prices(typo)
+    assert set_prices(PRICES, starts_at=utc(2095, 1, 1)).version == 2
+    with pytest.raises(BillingRequestError, match="has begun"):
+        withdraw_prices(PriceBook.objects.get(version=1))
+    # By other ways neither: in part, or one that has begun.
+    for version in (1, 2):
+        with pytest.raises(Error), transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(
+                "DELETE FROM metering_modelprice WHERE model = '' AND book_id = %s;"
+                "SET CONSTRAINTS ALL IMMEDIATE",
+                [version],
+            )
+
+
 def test_before_the_first_price_everything_is_free() -> None:
     used(NOON)
     settle_day(DAY, now=LATER)
@@ -252,3 +277,30 @@ def test_a_day_to_come_is_refused_and_today_may_be_looked_at() -> None:
     assert settle_day(DAY, now=NOON).changed == 1
     assert not DaySettlement.objects.exists()
     assert due_days(LATER) == [DAY]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_settling_at_once_from_several_places_is_settling_once() -> None:
+    """H05: the same day, at the same moment, over and over, while rows come in late."""
+    price_all()
+    for n in range(40):
+        used(NOON + timedelta(minutes=n), business=f"tenant-{n % 4}")
+
+    def settle(number: int) -> int:
+        try:
+            if number % 2:
+                used(NOON, business="late")
+            return sum(settled.changed for settled in settle_due(now=LATER))
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(settle, range(12)))
+    settle_due(now=LATER)
+    sums = {row.business: row.requests for row in DailyStatement.objects.all()}
+    assert sums == {"late": 6, **{f"tenant-{n}": 10 for n in range(4)}}
+    before = table("metering_dailystatement"), table("metering_usagehour")
+    with ThreadPoolExecutor(4) as pool:
+        assert sum(pool.map(settle, (0, 2, 4, 6))) == 0
+    assert (table("metering_dailystatement"), table("metering_usagehour")) == before
+    assert not LateUsage.objects.exists()

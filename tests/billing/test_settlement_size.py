@@ -14,7 +14,7 @@ from metering.core.periods import day_bounds
 from metering.core.prices import Used, cost
 from metering.models import DailyStatement
 from metering.services.partitions import make_partition
-from metering.services.settlement import settle_day
+from metering.services.settlement import due_days, settle_day
 
 from .world import PRICES, price_all
 
@@ -54,6 +54,7 @@ def test_a_day_at_full_size() -> None:
         cursor.execute("ALTER TABLE metering_usagerecord_202603 DISABLE TRIGGER USER")
         cursor.execute(FILL, {"rows": ROWS, "start": start})
         cursor.execute("ANALYZE metering_usagerecord_202603")
+    assert due_days(end + timedelta(hours=1)) == [DAY]
     began = time.monotonic()
     settled = settle_day(DAY, now=end + timedelta(hours=1))
     elapsed = time.monotonic() - began

@@ -8,10 +8,8 @@ import uuid
 from django.conf import settings
 from django.utils import timezone
 from metering.core.periods import first_of, midnight, month_of
-from metering.core.prices import ModelPrices, PriceList
 from metering.core.quotas import Limits
-from metering.models import Business, PriceBook, UsageRecord
-from metering.services.prices import set_prices
+from metering.models import Business, ModelPrice, PriceBook, UsageRecord
 from metering.services.quotas import set_envelope
 business = Business.objects.get(name="risk-audit")
 envelope = Limits(requests_per_s=50, running=100, monthly_budget=Decimal(5000))
@@ -19,9 +17,11 @@ set_envelope(business, envelope, actor=None)
 zone = ZoneInfo(settings.BILLING_TZ)
 month = first_of(month_of(timezone.now(), zone) - timedelta(days=1))
 start = midnight(month, zone)
-if not PriceBook.objects.exists():
-    each = ModelPrices(prompt=Decimal(2), completion=Decimal(8), request=Decimal("0.01"))
-    set_prices(PriceList(models={"": each}), starts_at=start)
+if not PriceBook.objects.filter(starts_at=start).exists():
+    # As if the installation were older than it is: the services let nobody price the past.
+    version = 0 if PriceBook.objects.exists() else 1
+    book = PriceBook.objects.create(version=version, starts_at=start, prices_count=1)
+    ModelPrice.objects.create(book=book, prompt=2, completion=8, request=Decimal("0.01"))
 if not UsageRecord.objects.filter(received_at__lt=start + timedelta(days=28)).exists():
     UsageRecord.objects.bulk_create(
         UsageRecord(

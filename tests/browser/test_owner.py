@@ -116,11 +116,11 @@ async def test_a_member_comes_and_goes(site: Site, browser: Browser) -> None:
     await page.get_by_label("User name or mail address").fill("newcomer")
     await page.get_by_role("button", name="Add").click()
     row = page.get_by_role("row").filter(has_text="newcomer")
-    await row.get_by_role("button", name="Make newcomer an owner").click()
+    await row.get_by_role("button", name="Make an owner: newcomer").click()
     await row.get_by_role("link", name="Remove").click()
     await page.get_by_role("button", name="Remove member").click()
     await expect(page.get_by_text("no longer belongs")).to_be_visible()
-    await page.get_by_role("button", name="Make owner a member").click()
+    await page.get_by_role("button", name="Make a member: owner").click()
     await expect(page.get_by_text("A business needs at least one owner")).to_be_visible()
 
 

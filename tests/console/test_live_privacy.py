@@ -1,4 +1,4 @@
-"""No message to one business names or counts another."""
+"""No message to one business names or counts another (G01)."""
 
 import random
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The live WebSocket: who is let in, what they get, and what remains when they go."""
+"""The live WebSocket: who is let in (G02), what they get, and what remains when they go."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable

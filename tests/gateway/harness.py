@@ -18,15 +18,16 @@ from metering.core.usage import UsageRow
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
-from scheduler.ports import Scaler
+from scheduler.ports import AnswerStore, Scaler
 from scheduler.runtime import Runtime
 from scheduler.scaling import NoScaler
 from scheduler.testing import (
     ManualClock,
     Memory,
+    MemoryAnswers,
     MemoryAudit,
+    MemoryBooks,
     MemoryDecisions,
-    MemorySpending,
     MemoryUsage,
 )
 
@@ -70,7 +71,7 @@ class Gate:
     usage: MemoryUsage
     audit: MemoryAudit
     decisions: MemoryDecisions
-    spending: MemorySpending
+    books: MemoryBooks
     client: httpx.AsyncClient
 
     def headers(self, key: str = KEY) -> dict[str, str]:
@@ -272,7 +273,8 @@ async def gate(
     allowed: Callable[[str], bool] = lambda address: True,
     composed: Callable[[Runtime], App] = alone,
     clock: ManualClock | None = None,
-    spending: MemorySpending | None = None,
+    books: MemoryBooks | None = None,
+    answers: AnswerStore | None = None,
     scaler: Scaler | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
@@ -281,7 +283,7 @@ async def gate(
     a ``clock`` it goes by the machine's.
     """
     usage, audit, decisions = MemoryUsage(), MemoryAudit(), MemoryDecisions()
-    spending = spending or MemorySpending()
+    books = books or MemoryBooks()
     runtime = Runtime(
         clock=clock or WallClock(),
         credentials=memory,
@@ -289,7 +291,8 @@ async def gate(
         policy=memory,
         changes=memory,
         usage=usage,
-        spending=spending,
+        books=books,
+        answers=answers or MemoryAnswers(),
         audit=audit,
         decisions=decisions,
         scaler=scaler or NoScaler(),
@@ -315,7 +318,7 @@ async def gate(
     url = f"http://127.0.0.1:{port}"
     crowd = httpx.Limits(max_connections=None)
     async with httpx.AsyncClient(base_url=url, timeout=20, trust_env=False, limits=crowd) as client:
-        running = Gate(url, runtime, memory, usage, audit, decisions, spending, client)
+        running = Gate(url, runtime, memory, usage, audit, decisions, books, client)
         await running.until(lambda: runtime.gateway.ready)
         await _listening(port)
         try:

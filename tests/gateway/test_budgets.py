@@ -9,12 +9,14 @@ import httpx
 import pytest
 
 from metering.core.facts import Allowance, Rates
-from metering.core.tariff import ModelRates, Tariff
+from metering.core.leases import TTL
+from metering.core.prices import ModelPrices, PriceList
+from metering.core.purse import amount
 from scheduler.limits import Limits
-from scheduler.testing import ManualClock, Memory, MemorySpending
+from scheduler.testing import ManualClock, Memory, MemoryBooks
 
 from .harness import KEY, Gate, furnished, gate, replica
-from .stub import Held, Seen, Stub, Wire, polite
+from .stub import Held, Seen, Stub, Wire, delta, polite
 
 DAY = 86_400
 
@@ -32,8 +34,8 @@ def memory(engine: Stub) -> Memory:
 
 @pytest.fixture
 async def running(memory: Memory, clock: ManualClock) -> AsyncIterator[Gate]:
-    spending = MemorySpending(Tariff({"": ModelRates(request=Decimal(100))}))
-    async with gate(memory, clock=clock, spending=spending) as found:
+    books = MemoryBooks(PriceList(None, {"": ModelPrices(request=Decimal(100))}))
+    async with gate(memory, clock=clock, books=books) as found:
         yield found
 
 
@@ -62,6 +64,13 @@ async def crowd(running: Gate, engine: Stub, number: int, most: int = 0) -> list
     )
     held.finish("hello")
     return await asyncio.gather(*calls)
+
+
+def limits_of(running: Gate) -> Limits:
+    """The limits that the gateway holds its callers to."""
+    limits = running.runtime.gateway.limiter
+    assert isinstance(limits, Limits)
+    return limits
 
 
 def codes(answers: list[httpx.Response]) -> dict[str, int]:
@@ -95,23 +104,59 @@ async def test_b04_of_fifty_at_once_exactly_ten_get_the_money(running: Gate, eng
     assert codes([await running.chat()]) == {"budget_exhausted": 1}
 
 
+async def test_b08_streams_use_tokens_up_as_plain_calls_do(running: Gate, engine: Stub) -> None:
+    """B08: until refused, plain and streamed; left half-way, what was delivered counts."""
+
+    async def until_refused(*, stream: bool) -> int:
+        # Other limits begin with all that they allow.
+        await limit(running, rates=Rates())
+        await limit(running, rates=Rates(tokens_per_min=100))
+        number = 0
+        while (await running.chat(stream=stream, max_tokens=3)).status_code == 200:
+            number += 1
+            await running.until(lambda: running.idle)
+        return number
+
+    # Each comes to seven tokens of prompt and three of answer, and eleven are asked for.
+    assert await until_refused(stream=False) == await until_refused(stream=True) == 9
+
+    async def endless(seen: Seen, wire: Wire) -> None:
+        await wire.begin_stream()
+        for _ in range(5):
+            await wire.chunk(delta("a"))
+        await seen.closed.wait()
+
+    engine.answer = endless
+    await limit(running, rates=Rates())
+    await limit(running, rates=Rates(tokens_per_min=100_000))
+    running.usage.rows.clear()
+    for _ in range(4):
+        async with running.stream(max_tokens=4000) as answer:
+            await anext(answer.aiter_bytes())
+    rows = await running.rows(4)
+    used = sum(row.prompt_tokens + row.completion_tokens for row in rows)
+    assert used >= 4 * 9
+    await running.until(lambda: running.idle)
+    engine.answer = polite
+    left = (await running.chat(max_tokens=3)).headers["x-ratelimit-remaining-tokens"]
+    assert int(left) == 100_000 - used - 11
+
+
 async def test_unused_money_is_given_back(running: Gate, engine: Stub) -> None:
-    running.spending.tariff = Tariff({"chat": ModelRates(completion=Decimal(1_000_000))})
+    running.books.prices = PriceList(None, {"chat": ModelPrices(completion=Decimal(1_000_000))})
     await limit(running, monthly_budget=Decimal(1000))
     # Each might cost 92, and costs 3.
     answers = await crowd(running, engine, 50, most=92)
     assert codes(answers) == {"ok": 10, "budget_exhausted": 40}
-    limits = running.runtime.gateway.limiter
-    assert isinstance(limits, Limits)
     await running.until(lambda: running.idle)
-    purse = limits.purses()["owner"]
-    assert (purse.spent, purse.held) == (Decimal(30), Decimal(0))
+    purse = limits_of(running).purses()["owner"]
+    assert (amount(purse.spent), purse.held) == (Decimal(30), 0)
 
     # What the scheduler refuses has cost nothing.
     await limit(running, running=0)
     assert codes([await running.chat(max_tokens=92)]) == {"concurrency_exceeded": 1}
     await running.until(lambda: running.idle)
-    assert (purse.spent, purse.held) == (Decimal(30), Decimal(0))
+    assert (amount(purse.spent), purse.held) == (Decimal(30), 0)
 
 
 async def test_b07_a_spent_budget_names_the_month_s_end_and_then_it_works(
@@ -133,13 +178,13 @@ async def test_b07_a_spent_budget_names_the_month_s_end_and_then_it_works(
 
 
 async def test_what_others_spent_counts_and_a_raised_budget_holds_at_once(running: Gate) -> None:
-    running.spending.businesses["owner"] = Decimal(950)
+    running.books.businesses["owner"] = Decimal(950)
     await limit(running, monthly_budget=Decimal(1000))
     assert codes([await running.chat()]) == {"budget_exhausted": 1}
     await limit(running, monthly_budget=Decimal(1050))
     assert codes([await running.chat()]) == {"ok": 1}
     # The books away: the gateway counts on by itself.
-    running.spending.away = True
+    running.books.away = True
     await limit(running, monthly_budget=Decimal(1149))
     assert codes([await running.chat()]) == {"budget_exhausted": 1}
     await limit(running, monthly_budget=Decimal(1150))
@@ -157,7 +202,7 @@ async def test_a_key_s_limits_bind_beside_its_business_s(running: Gate) -> None:
     await limit_key(running, Allowance(Rates(requests_per_s=1, burst=2)))
     answers = [await running.chat() for _ in range(3)]
     assert codes(answers) == {"ok": 2, "rate_limit_requests": 1}
-    running.spending.keys["owner", "fl_live_owne"] = Decimal(60)
+    running.books.keys["owner", "fl_live_owne"] = Decimal(60)
     await limit_key(running, Allowance(monthly_budget=Decimal(100)))
     assert codes([await running.chat()]) == {"budget_exhausted": 1}
     await limit_key(running, Allowance(), models=frozenset({"other"}))
@@ -165,7 +210,9 @@ async def test_a_key_s_limits_bind_beside_its_business_s(running: Gate) -> None:
     assert (refused.status_code, codes([refused])) == (403, {"model_not_allowed": 1})
 
 
-async def test_a_key_s_requests_wait_for_its_places(running: Gate, engine: Stub) -> None:
+async def test_a_key_s_requests_wait_for_its_places(
+    running: Gate, engine: Stub, clock: ManualClock
+) -> None:
     await limit_key(running, Allowance(running=2, queued=3))
     held = engine.answer = Held()
     calls = [asyncio.create_task(running.chat()) for _ in range(5)]
@@ -174,6 +221,17 @@ async def test_a_key_s_requests_wait_for_its_places(running: Gate, engine: Stub)
     refused = await running.chat()
     assert codes([refused]) == {"concurrency_exceeded": 1}
     assert int(refused.headers["retry-after"]) >= 1
+    # Those that live keep their places, however long they take.
+    leases = [
+        lease
+        for party in limits_of(running)._keys.values()
+        if party.places is not None
+        for lease in party.places._held.values()
+    ]
+    for _ in range(3):
+        clock.advance(8)
+        await running.until(lambda: all(lease.ends == clock.now() + TTL for lease in leases))
+    assert (len(leases), len(held.order)) == (5, 2)
     # One who waits leaves: nobody else takes its place at the replica by that.
     calls.pop().cancel()
     await running.until(lambda: len(running.usage.rows) == 2)

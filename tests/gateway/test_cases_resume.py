@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from metering.core.facts import Rates
-from metering.core.tariff import Used
+from metering.core.usage import Consumed
 from scheduler.core.policy import Policy
 from scheduler.ports import Ask, Denied
 from scheduler.testing import Memory
@@ -132,12 +132,12 @@ async def nothing_owed(gateway: Gate, count: int, status: str) -> None:
     assert row.status == status
     assert (row.prompt_tokens, row.completion_tokens, row.cached_tokens) == (0, 0, 0)
     assert not row.estimated
-    grant = await gateway.runtime.gateway.limiter.reserve(Ask("r", row.business))
+    grant = await gateway.runtime.gateway.limiter.reserve(Ask("one more", row.business))
     assert not isinstance(grant, Denied)
     level = grant.standing().requests
     assert level is not None
     assert level.remaining == 4  # but for the one that asks
-    grant.settle(Used(counted=False))
+    grant.settle(Consumed(counted=False))
 
 
 async def test_e04_an_engine_that_fails_before_any_output_costs_nothing() -> None:

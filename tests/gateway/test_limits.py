@@ -1,8 +1,6 @@
 """Rates of requests and tokens: exact, whole or not at all, given back."""
 
 import asyncio
-from datetime import UTC
-from functools import partial
 from uuid import uuid4
 
 import pytest
@@ -14,15 +12,14 @@ from metering.core.facts import (
     CredentialFacts,
     Rates,
 )
-from metering.core.months import month_of
-from metering.core.tariff import Used
+from metering.core.usage import Consumed
 from scheduler.gateway.ratelimit import duration
 from scheduler.limits import Limits, Reserved, Typical
 from scheduler.ports import Ask, Denied, Grant, Level, Standing
-from scheduler.testing import ManualClock
+from scheduler.testing import ManualClock, MemoryBooks
 
 SECOND = 1_000_000_000
-MONTH = partial(month_of, zone=UTC)
+MONTH = MemoryBooks().month
 LATER = 2**62
 
 
@@ -42,7 +39,7 @@ def credential(jti: str, rates: Rates = UNLIMITED, parent: str = "") -> Credenti
 
 
 def asked(tokens: int = 1, bearer: str = "") -> Ask:
-    return Ask(str(uuid4()), "owner", credential=bearer, expected=Used(tokens))
+    return Ask(str(uuid4()), "owner", credential=bearer, expected=Consumed(tokens))
 
 
 async def granted(limits: Limits, tokens: int = 1, bearer: str = "") -> Grant:
@@ -63,7 +60,7 @@ async def test_b05_a_limit_that_is_used_exactly_never_refuses() -> None:
     limits = limited(clock, Rates(requests_per_s=1000, tokens_per_min=186))
     for _ in range(31):
         grant = await granted(limits, 31)
-        grant.settle(Used(31))
+        grant.settle(Consumed(31))
         clock.advance(10)
     for _ in range(6):
         await granted(limits, 31)
@@ -116,8 +113,8 @@ async def test_b04_parallel_calls_never_pass_the_check_together() -> None:
     assert len(grants) == 10
     assert grants[0].standing().tokens == Level(1000, 0, 60 * SECOND)
     for grant in grants:
-        grant.settle(Used(40))
-        grant.settle(Used(0, counted=False))
+        grant.settle(Consumed(40))
+        grant.settle(Consumed(0, counted=False))
     assert grants[0].standing().tokens == Level(1000, 600, 24 * SECOND)
 
 
@@ -135,15 +132,15 @@ async def test_a_refusal_takes_nothing() -> None:
 async def test_what_came_to_nothing_is_given_back_in_full() -> None:
     limits = limited(ManualClock(), Rates(requests_per_s=1, burst=1, tokens_per_min=10))
     for _ in range(100):
-        (await granted(limits, 10)).settle(Used(0, counted=False))
-    (await granted(limits, 10)).settle(Used(0))
+        (await granted(limits, 10)).settle(Consumed(0, counted=False))
+    (await granted(limits, 10)).settle(Consumed(0))
     assert (await denied(limits, 1)).reason == "rate_limit_requests"
 
 
 async def test_what_was_used_beyond_the_estimate_is_owed() -> None:
     clock = ManualClock()
     limits = limited(clock, Rates(tokens_per_min=60))
-    (await granted(limits, 10)).settle(Used(100))
+    (await granted(limits, 10)).settle(Consumed(100))
     answer = await denied(limits, 10)
     assert answer.retry_after == 50 * SECOND
     assert answer.standing.tokens == Level(60, 0, 100 * SECOND)
@@ -156,7 +153,7 @@ async def test_more_than_a_minute_s_tokens_waits_for_a_full_bucket() -> None:
     limits = limited(clock, Rates(tokens_per_min=60))
     grant = await granted(limits, 5000)
     assert (await denied(limits, 5000)).retry_after == 60 * SECOND
-    grant.settle(Used(90))
+    grant.settle(Consumed(90))
     assert (await denied(limits, 5000)).retry_after == 90 * SECOND
 
 
@@ -186,7 +183,7 @@ async def test_blank_is_unlimited() -> None:
         for _ in range(1000):
             grant = await granted(limits, 10**9)
             assert grant.standing() == Standing()
-            grant.settle(Used(10**9))
+            grant.settle(Consumed(10**9))
     assert not isinstance(await Limits(ManualClock(), MONTH).reserve(Ask("r", "nobody")), Denied)
 
 
@@ -201,7 +198,7 @@ async def test_limits_change_live_and_what_was_used_stays_used() -> None:
     await granted(limits, 1100)
     limits.follow(access(Rates(tokens_per_min=600)))
     assert (await denied(limits, 1)).retry_after == SECOND // 10
-    grant.settle(Used(0, counted=False))
+    grant.settle(Consumed(0, counted=False))
     await granted(limits, 600)
     assert isinstance(grant, Reserved)
     limits.follow(AccessSnapshot())

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+import httpx
 import pytest
 
 from metering.core.facts import Rates
@@ -12,7 +13,7 @@ from scheduler.testing import Memory, MemoryLimiter
 
 from .harness import KEY, LOW_KEY, Gate, furnished, gate, replica
 from .signer import Signer
-from .stub import Seen, Stub, Wire, delta, stub
+from .stub import Held, Seen, Stub, Wire, delta, stub
 
 
 @pytest.fixture
@@ -143,6 +144,38 @@ async def test_given_back_when_the_replica_produced_nothing(running: Gate, engin
     barely_refilled(running)
     assert (await running.chat(max_tokens=4000)).status_code == 502
     assert await used(running) == (0, 0)
+
+
+@pytest.mark.parametrize("how", ["queue_timeout", "tenant_suspended", "no_capacity"])
+async def test_e04_given_back_whatever_it_failed_of(running: Gate, engine: Stub, how: str) -> None:
+    """E04: what came to nothing costs nothing, and its row is kept with its status."""
+    barely_refilled(running)
+    memory, held = running.memory, running.memory.businesses
+    waits, others = Held(), list[asyncio.Task[httpx.Response]]()
+    if how == "queue_timeout":
+        policy = memory.rules
+        queue = replace(policy.queues.P1, queue_timeout_ms=50)
+        memory.rules = replace(policy, queues=replace(policy.queues, P1=queue))
+        await running.runtime.reload("policy")
+        memory.replicas["r1"] = replace(memory.replicas["r1"], slots=1)
+        await running.runtime.reload("fleet")
+        engine.answer = waits
+        others.append(asyncio.create_task(running.chat("first", key=LOW_KEY)))
+        await running.until(lambda: waits.order)
+    elif how == "tenant_suspended":
+        held["owner"] = replace(held["owner"], suspended=True)
+        running.runtime.scheduler.set_access(memory.access())
+    else:
+        memory.replicas.clear()
+        await running.runtime.reload("fleet")
+    refused = await running.chat(max_tokens=4000)
+    assert refused.json()["error"]["code"] == how
+    waits.finish("first")
+    assert {answer.status_code for answer in await asyncio.gather(*others)} <= {200}
+    assert await used(running) == (0, 0)
+    row = next(row for row in running.usage.rows if row.business == "owner")
+    assert (row.reason, row.prompt_tokens, row.completion_tokens) == (how, 0, 0)
+    assert row.gpu_seconds == 0
 
 
 async def test_b01_aborted_streams_leave_only_what_they_delivered(

@@ -10,9 +10,10 @@ from scheduler.core.policy import Policy
 from scheduler.core.request import Phase
 from scheduler.core.state import State
 from scheduler.core.ticket import Ticket
+from scheduler.gpu_time import GpuTime
 from scheduler.metrics import Metrics
 from scheduler.stats import Stats
-from scheduler.testing import ManualClock, MemoryDecisions
+from scheduler.testing import ManualClock, MemoryBooks, MemoryDecisions
 
 POOL = PoolFacts("pool", False, frozenset({0, 1, 2}))
 
@@ -27,7 +28,9 @@ class World:
     made: int = 0
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(self.clock, Stats(Metrics()), MemoryDecisions())
+        self.scheduler = Scheduler(
+            self.clock, Stats(Metrics()), MemoryDecisions(), GpuTime(self.clock, MemoryBooks())
+        )
         policy = Policy()
         # Any replica for any request: which one is nearest is no matter here.
         self.policy = replace(policy, placement=replace(policy.placement, slot_price=0.0))

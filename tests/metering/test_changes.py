@@ -69,7 +69,7 @@ async def test_every_topic_is_told_once_at_the_start() -> None:
         # A later look at the versions tells what is new and nothing else.
         await elsewhere(RAISE.format("fleet"))
         await heard.wait("fleet", 2)
-    assert sorted(heard.topics) == ["access", "fleet", "fleet", "policy"]
+    assert sorted(heard.topics) == ["access", "books", "fleet", "fleet", "policy"]
 
 
 async def test_a_notification_is_heard_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ async def test_what_could_not_be_taken_up_is_told_again(caplog: pytest.LogCaptur
     async with listening(on_change):
         await heard.wait("access")
     assert "snapshot could not be loaded" in caplog.text
-    assert sorted(heard.topics) == ["access", "fleet", "policy"]
+    assert sorted(heard.topics) == ["access", "books", "fleet", "policy"]
 
 
 def test_versions_rise_with_the_transaction_or_not_at_all() -> None:

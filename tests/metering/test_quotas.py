@@ -4,9 +4,11 @@ from decimal import Decimal
 
 import pytest
 
+from metering.core.facts import Allowance
 from metering.core.quotas import Changes, Limits
 from metering.errors import QuotaRequestError
 from metering.models import AuditEntry, Business, ChangeVersion, KeyQuota, Quota, QuotaRequest
+from metering.selectors.access import load_access
 from metering.services.keys import create_key, revoke_key
 from metering.services.quotas import (
     decide_quota_request,
@@ -153,6 +155,15 @@ def test_a_key_has_limits_of_its_own(business: Business) -> None:
     held = KeyQuota.objects.get(key=key)
     assert (held.running, held.monthly_budget, held.models) == (3, Decimal(1), ["a"])
     assert version() == before + 2
+    (facts,) = load_access().keys.values()
+    assert facts.allowance == Allowance(running=3, monthly_budget=Decimal(1))
+    assert (facts.models, facts.ceiling) == (frozenset({"a"}), None)
+    set_key_quota(key, {}, actor=None, ceiling="P2")
+    (facts,) = load_access().keys.values()
+    assert (facts.models, facts.ceiling) == (None, 2)
+    with pytest.raises(QuotaRequestError) as refused:
+        set_key_quota(key, {}, actor=None, ceiling="P3")
+    assert list(refused.value.problems) == ["ceiling"]
     revoke_key(key, actor=None)
     with pytest.raises(QuotaRequestError, match="revoked"):
         set_key_quota(key, {"running": 3}, actor=None)

@@ -21,11 +21,12 @@ from scheduler.core.ticket import Ticket
 from scheduler.decision_log import DecisionRow, DecisionWriter, Recorder, Why
 from scheduler.decision_log import writer as writer_module
 from scheduler.decision_log.partitions import KEPT_DAYS, prepare, prune
+from scheduler.gpu_time import GpuTime
 from scheduler.metrics import Metrics
 from scheduler.models import DecisionLog
 from scheduler.selectors.decisions import story
 from scheduler.stats import Stats
-from scheduler.testing import ManualClock, MemoryDecisions
+from scheduler.testing import ManualClock, MemoryBooks, MemoryDecisions
 
 MS = 1_000_000
 
@@ -38,7 +39,9 @@ class Bench:
         self.sink = MemoryDecisions()
         self.over: list[tuple[str, str]] = []
         self.recorder = Recorder(self.sink, lambda *told: self.over.append(told))
-        self._scheduler = Scheduler(self.clock, Stats(Metrics()), self.sink)
+        self._scheduler = Scheduler(
+            self.clock, Stats(Metrics()), self.sink, GpuTime(self.clock, MemoryBooks())
+        )
 
     def call(self, name: str, lane: int = 2) -> Call:
         found = classify(

@@ -13,7 +13,7 @@ from console.demo.record import DemoRecord, Login, read_record, write_record
 from console.demo.traffic import PROFILES, Caller
 from console.models import User
 from console.up.banner import curl_line, demo_banner, plain_banner
-from metering.models import ApiKey, AuditEntry, Business, Membership
+from metering.models import ApiKey, AuditEntry, Business, Membership, PriceBook
 from scheduler.fleet_document import FleetDocument
 from scheduler.models import Replica
 from scheduler.services.fleet import apply_fleet, held_fleet
@@ -42,6 +42,14 @@ def load(plan: Plan) -> DemoRecord:
     record = read_record(plan.demo_file)
     assert record is not None
     return record
+
+
+@pytest.mark.django_db
+def test_has_prices_from_the_beginning(plan: Plan) -> None:
+    load(plan)
+    load(plan)
+    book = PriceBook.objects.get()
+    assert {price.model for price in book.prices.all()} == {"chat", ""}
 
 
 @pytest.mark.django_db

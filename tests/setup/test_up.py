@@ -148,6 +148,9 @@ def test_a_day_with_make_up(open_folder: Path, runs: list[Up]) -> None:
     rows = usage_rows(data)
     processes = first.tree()
     assert len(processes) > 6
+    assert [
+        p for p in processes if p.cmdline()[1:] == [str(ROOT / "manage.py"), "worker", "--beat"]
+    ]
     assert first.stop() == 0, first.output
     wait_until(lambda: gone(processes))
     assert not (data / "database_url").exists()

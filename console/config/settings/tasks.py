@@ -6,7 +6,7 @@ from .data import FAIRLANE_DATA_DIR, REDIS_URL
 from .fairlane import BILLING_TZ
 
 CELERY_FOLDER = FAIRLANE_DATA_DIR / "celery"
-CELERY_BROKER_URL = REDIS_URL or "filesystem://"
+CELERY_BROKER_URL = REDIS_URL or "filesystem://localhost"
 CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, object] = (
     {"global_keyprefix": "fairlane:celery:"}
     if REDIS_URL
@@ -58,7 +58,8 @@ CELERY_BEAT_SCHEDULE = {
     },
     "archives": {
         "task": "metering.make_archives",
-        "schedule": 60.0,
-        "options": {"expires": 60},
+        # The backstop for a request that the broker did not take.
+        "schedule": 15.0,
+        "options": {"expires": 15},
     },
 }

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand
 
 from metering.errors import RefusedError
 from metering.services.month_close import close_month
+from metering.services.reconciliation import reconcile
 
 
 class Command(BaseCommand):
@@ -28,6 +29,8 @@ class Command(BaseCommand):
             raise SystemExit(1) from None
         for each in closed:
             self.stdout.write(f"{each.month:%Y-%m}: closed, {each.issued} bills issued")
+            if differences := reconcile(each.month).differences:
+                self.stderr.write(f"{each.month:%Y-%m}: the books differ in {differences} places")
         if not closed:
             self.stdout.write(f"{month:%Y-%m} is closed already")
 

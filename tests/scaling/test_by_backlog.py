@@ -1,0 +1,89 @@
+"""Cards come when P0 waits and go when it is calm: what the core asks for, carried out."""
+
+import asyncio
+from dataclasses import replace
+from math import ceil
+from pathlib import Path
+
+import pytest
+
+from scheduler.core.decisions import Scale
+from scheduler.core.policy import Policy
+from scheduler.scaling import CardState
+from scheduler.scaling.follow import carry_out
+from tests.gateway.harness import URGENT_KEY
+
+from .test_local_processes import site, spare
+
+pytestmark = pytest.mark.timeout(180)
+
+
+def eager() -> Policy:
+    """Looks for help after a tenth of a second, and is calm after one."""
+    policy = Policy()
+    pressure = policy.backpressure
+    scale = replace(pressure.scale, drain_s=1.0, cooldown_s=1.0)
+    return replace(policy, backpressure=replace(pressure, p0_wait_ms=100, clear_ms=50, scale=scale))
+
+
+async def test_a_backlog_of_p0_starts_cards_and_calm_drains_them_with_no_request_lost(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path, *(spare(f"spare-{number}") for number in range(1, 4))) as there:
+        gateway = there.gateway
+        gateway.runtime.scheduler.set_policy(eager())
+        asked: list[Scale] = []
+        formula: list[int] = []
+        state = gateway.runtime.scheduler.state
+        carry = gateway.runtime.scheduler.on_scale
+
+        def note(scale: Scale) -> None:
+            asked.append(scale)
+            waiting = [r for r in state.requests.values() if not r.running]
+            if waiting:
+                each = state.estimates.typical(waiting[0].ticket, waiting[0].work)
+                slots, drain_s, headroom = 2, 1.0, 0.2
+                cards = len(waiting) * each / 1e9 / (slots * drain_s) * (1 + headroom)
+                formula.append(scale.ready + ceil(cards))
+            carry(scale)
+
+        gateway.runtime.scheduler.on_scale = note
+        assert there.cards.start("pool", 1) == 1
+        await there.ready()
+        calls = [
+            asyncio.create_task(
+                gateway.chat(f"n{number}", key=URGENT_KEY, max_tokens=60, ignore_eos=True)
+            )
+            for number in range(24)
+        ]
+        await gateway.until(lambda: len(asked) > 0, 30.0)
+        answers = await asyncio.gather(*calls)
+        assert [answer.status_code for answer in answers] == [200] * 24
+        assert asked[0].pool == "pool"
+        assert asked[0].ready == 1
+        assert asked[0].desired == formula[0] > 1
+        await gateway.until(lambda: asked[-1].desired == 1, 60.0)
+        names = [card.facts.name for card in there.cards.cards()]
+        await gateway.until(
+            lambda: sum(there.state(name) is CardState.UP for name in names) <= 1, 60.0
+        )
+        assert (await gateway.chat(key=URGENT_KEY, max_tokens=2)).status_code == 200
+
+
+async def test_no_more_cards_are_started_than_lack(tmp_path: Path) -> None:
+    """Those on their way count, and what is too much goes, the last started first."""
+    async with site(tmp_path, *(spare(f"spare-{number}") for number in range(1, 5))) as there:
+        carry_out(there.cards, Scale("pool", 0, 2), set())
+        states = [card.state for card in there.cards.cards()]
+        assert states.count(CardState.STARTING) == 2
+        carry_out(there.cards, Scale("pool", 0, 3), set())
+        states = [card.state for card in there.cards.cards()]
+        assert states.count(CardState.STARTING) == 3
+        carry_out(there.cards, Scale("other", 0, 3), set())
+        assert [card.state for card in there.cards.cards()] == states
+        for name in ("spare-1", "spare-2", "spare-3"):
+            await there.ready(name)
+        carry_out(there.cards, Scale("pool", 3, 1), {"spare-1", "spare-2", "spare-3"})
+        await there.reach(CardState.IDLE, "spare-3")
+        await there.reach(CardState.IDLE, "spare-2")
+        assert there.state("spare-1") is CardState.UP
