@@ -45,8 +45,9 @@ async def test_entries_are_sealed_while_the_process_serves(
     keeper = Upkeep()
     await sync_to_async(recorded)()
     keeper.start()
-    async with asyncio.timeout(30):
-        while await sync_to_async(waiting)():
-            await asyncio.sleep(0.05)
+    for _ in range(600):
+        if not await sync_to_async(waiting)():
+            break
+        await asyncio.sleep(0.05)
     await keeper.stop()
     assert await sync_to_async(chained)() == (3, [])
