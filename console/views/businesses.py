@@ -13,8 +13,9 @@ from django.views.decorators.http import require_POST, require_safe
 from console.access import LIVE_ROLES, role_required, signed_in
 from console.forms.businesses import LimitsForm, ProfileForm, limits_of
 from console.forms.policy import ReasonForm
+from console.views.grade_decisions import waiting
 from metering.errors import QuotaRequestError
-from metering.models import Business, Quota, QuotaRequest
+from metering.models import Business, GradeRequest, Quota, QuotaRequest
 from metering.services.businesses import set_profile, suspend
 from metering.services.quotas import decide_quota_request, set_envelope, set_quota
 
@@ -43,6 +44,7 @@ def businesses(request: HttpRequest) -> HttpResponse:
         "text": text,
         "state": request.GET.get("state", ""),
         "query": f"&q={text}" if text else "",
+        "grades_asked": waiting()[:PER_PAGE],
         "asked": asked.select_related("business", "asked_by").order_by("pk")[:PER_PAGE],
     }
     return render(request, "console/businesses.html", context)
@@ -66,6 +68,7 @@ def _show(request: HttpRequest, row: Business, status: int = 200, **forms: objec
         "has_envelope": envelope is not None,
         "reason_form": ReasonForm(),
         "asked": row.quota_requests.select_related("asked_by")[:RECENT],
+        "grades": GradeRequest.objects.filter(business=row).select_related("asked_by")[:RECENT],
         **forms,
     }
     return render(request, "console/business.html", context, status=status)

@@ -47,6 +47,7 @@ RIGHTS = [
     change("business-change", "/ops/businesses/alpha/profile/", {"grade": "none"}, 422),
     change("business-suspend", "/ops/businesses/alpha/suspend/", {"reason": ""}, 422),
     change("quota-decide", "/ops/businesses/requests/0/", {}, 404),
+    change("grade-decide", "/ops/businesses/grades/0/", {}, 404),
     api_write(
         "api-policies-list",
         "/api/v1/policies/",
