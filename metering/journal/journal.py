@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 # Together with the time of one write and one fsync, under the 100 ms that kill -9 may cost.
 WRITE_S = 0.02
-SYNC_S = 0.05
+SYNC_S = 0.07
 # A disk that refuses is asked again after this long.
 REFUSED_S = 1.0
 WRITE_ROWS = 1_000
