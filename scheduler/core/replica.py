@@ -28,8 +28,8 @@ class Replica:
     of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy,
     ``lanes_warm`` those let in once it is ``warm``. Layouts bring that up to date. ``use`` is
     its pool's; ``counted`` says that its free slots are in the state's count. ``stopping`` is
-    how long it takes a request to stop (ns). ``failures`` in a row open its breaker;
-    ``probes`` may run while that is half open."""
+    how long it takes a request to stop (ns). ``failures`` in a row, of ``failing`` businesses,
+    open its breaker; ``probes`` may run while that is half open."""
 
     facts: ReplicaFacts
     pool: PoolFacts
@@ -42,6 +42,7 @@ class Replica:
     busy_until: int = 0
     busy_for: int = 0
     failures: int = 0
+    failing: set[str] = field(default_factory=set)
     probes: int = 0
     gpu: float | None = None
     memory: float | None = None
@@ -96,11 +97,15 @@ class Replica:
         """Learn how long a stop takes here: engines differ, and so does what they save."""
         self.stopping += (took - self.stopping) // STOPPING_MEMORY
 
-    def fail(self, now: int, rules: Failover) -> bool:
+    def fail(self, now: int, rules: Failover, business: str, *, alone: bool) -> bool:
         """One more attempt has failed here; True if that opens the breaker, or opens it again.
-        Nothing comes here for a time, then a few requests to try it with."""
+        Nothing comes here for a time, then a few requests to try it with. One business's
+        requests open it only where it is ``alone``: else it could take the fleet from others."""
         self.failures += 1
+        self.failing.add(business)
         if self.failures < rules.fail_threshold or now < self.busy_until:
+            return False
+        if not (alone or self.probes or len(self.failing) > 1):
             return False
         self.probes = rules.half_open_probes
         self.busy_until = now + int(rules.open_s * 1e9)
@@ -109,6 +114,7 @@ class Replica:
     def mend(self) -> bool:
         """An attempt has gone well; True if that closes the breaker."""
         self.failures = 0
+        self.failing.clear()
         broken, self.probes = self.probes > 0, 0
         return broken
 

@@ -124,7 +124,7 @@ def _finished(state: State, event: events.Finished, out: list[Decision]) -> None
         state.outcomes.ended += 1
         request.tenant.outcomes.ended += 1
     if event.failed:
-        _failed_at(state, request.replica, out)
+        _failed_at(state, request, request.replica, out)
     elif request.replica.failures:
         _mended(state, request.replica, out)
     if not request.produced and not event.failed:
@@ -165,7 +165,7 @@ def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
         request.tried |= {(replica.facts.name, replica.generation)}
         known = state.replicas.get(replica.facts.name) is replica
         if event.fault is not events.Fault.UNREACHABLE:
-            _failed_at(state, replica, out)
+            _failed_at(state, request, replica, out)
         elif replica.ready and known:
             replica.ready = False
             _count_slots(state)
@@ -196,9 +196,10 @@ def _retries(state: State, request: Request, event: events.Failed) -> bool:
     return True
 
 
-def _failed_at(state: State, replica: Replica, out: list[Decision]) -> None:
+def _failed_at(state: State, request: Request, replica: Replica, out: list[Decision]) -> None:
     """An attempt has failed at the replica: its breaker may open."""
-    if not replica.fail(state.now, state.policy.failover):
+    alone = state.outcomes.total()[0] == request.tenant.outcomes.total()[0]
+    if not replica.fail(state.now, state.policy.failover, request.ticket.business, alone=alone):
         return
     state.busy_until = max(state.busy_until, replica.busy_until)
     _count_broken(state)

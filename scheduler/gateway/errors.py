@@ -68,7 +68,7 @@ MESSAGES = {
     "upstream_error": "The model server failed.",
     "upstream_timeout": "The model server did not answer in time.",
     "internal_error": "Something went wrong inside the gateway.",
-    "backpressure": "The gateway holds too much request data; try again shortly.",
+    "backpressure": "More urgent work waits, or too much is held already; try again shortly.",
     "body_too_large": "The request body is too large.",
 }
 

@@ -79,6 +79,20 @@ def test_success_between_failures_keeps_a_breaker_closed() -> None:
     assert not notices(scene.log, Kind.BROKEN)
 
 
+def test_one_business_does_not_take_a_replica_from_others() -> None:
+    scene = Scene(card("c", 4))
+    scene.arrive("fine", business="neighbour")
+    scene.finish("fine")
+    for number in range(10):
+        scene.arrive(f"r{number}")
+        broke(scene, f"r{number}")
+    assert not notices(scene.log, Kind.BROKEN)
+    # When another's fails as well it is the replica.
+    scene.arrive("too", business="neighbour")
+    broke(scene, "too")
+    assert len(notices(scene.log, Kind.BROKEN)) == 1
+
+
 def test_busy_is_no_failure() -> None:
     scene = Scene(card("c", 4))
     scene.arrive("r")
