@@ -28,13 +28,13 @@ class Upkeep:
         self._task = asyncio.create_task(self._run(), name="upkeep")
 
     async def stop(self) -> None:
-        """Seal what there is, and end."""
+        """End. What is not sealed yet is sealed by another process, or at the next start: a
+        database that is away must not hold up the stop."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
             self._task = None
-            await self._seal()
 
     async def _run(self) -> None:
         while True:

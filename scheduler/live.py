@@ -31,20 +31,22 @@ class LaneLive:
 
 @dataclass(slots=True)
 class PoolLive:
-    """One pool: requests running and slots that are there for them now. ``lanes`` are names."""
+    """One pool: requests running and slots that are there for them now. ``lanes`` are names;
+    ``wanted`` cards were asked for (None: scaling asks for none)."""
 
     name: str
     dedicated: bool
     lanes: list[str]
     running: int
     slots: int
+    wanted: int | None = None
 
 
 @dataclass(slots=True)
 class ReplicaLive:
     """One replica: ``state`` is ready, down, draining or unknown; ``breaker`` is closed, open
-    (a request could not reach it) or busy (it said so itself); utilisations are ratios 0-1,
-    None where not measured."""
+    (it failed several times in a row, or could not be reached) or busy (it said so itself);
+    utilisations are ratios 0-1, None where not measured."""
 
     name: str
     pool: str
@@ -86,7 +88,8 @@ class FeedItem:
 @dataclass(slots=True)
 class LiveFrame:
     """The state at ``at`` (ms since the epoch); ``seq`` rises by one a frame and starts anew
-    with each ``epoch`` (a string made when the scheduler starts)."""
+    with each ``epoch`` (a string made when the scheduler starts). ``pressed``: P0 waits too
+    long, and what the policy says is done about it."""
 
     epoch: str
     seq: int
@@ -97,6 +100,7 @@ class LiveFrame:
     refusals: dict[str, int] = field(default_factory=dict)
     feed: list[FeedItem] = field(default_factory=list)
     pools: list[PoolLive] = field(default_factory=list)
+    pressed: bool = False
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and strings, fit for JSON and the channel layer."""

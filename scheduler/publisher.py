@@ -86,6 +86,7 @@ class Publisher:
             lanes=lanes,
             replicas=self._replicas(now),
             pools=self._pools(),
+            pressed=state.pressure.active,
             businesses=businesses,
             refusals=refusals,
             feed=feed,
@@ -156,12 +157,20 @@ class Publisher:
     def _pools(self) -> list[PoolLive]:
         """Pools that have replicas, by name; only what is ready has slots to count."""
         found: dict[str, PoolLive] = {}
+        grown = self._scheduler.state.pressure.grown
         for name, watch in sorted(self._health.watches.items()):
             facts, held = watch.pool, self._scheduler.state.replicas.get(name)
             pool = found.get(facts.name)
             if pool is None:
                 lanes = [LANES[lane] for lane in sorted(facts.lanes)]
-                pool = found[facts.name] = PoolLive(facts.name, facts.dedicated, lanes, 0, 0)
+                pool = found[facts.name] = PoolLive(
+                    facts.name,
+                    facts.dedicated,
+                    lanes,
+                    running=0,
+                    slots=0,
+                    wanted=grown[facts.name].desired if facts.name in grown else None,
+                )
             pool.running += 0 if held is None else held.running
             pool.slots += watch.facts.slots if watch.state == "ready" else 0
         return [found[name] for name in sorted(found)]
@@ -173,6 +182,7 @@ class Publisher:
     def _replica(self, name: str, watch: Watch, now: int) -> ReplicaLive:
         held = self._scheduler.state.replicas.get(name)
         busy = held is not None and held.busy_until > now
+        broken = watch.tripped or (held is not None and held.probes > 0)
         return ReplicaLive(
             name=name,
             pool=watch.pool.name,
@@ -184,5 +194,5 @@ class Publisher:
             memory=None if held is None else held.memory,
             queue=None if held is None else held.queue,
             models=sorted(watch.facts.models),
-            breaker="open" if watch.tripped else "busy" if busy else "closed",
+            breaker="open" if broken else "busy" if busy else "closed",
         )

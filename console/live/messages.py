@@ -43,20 +43,22 @@ class ReplicaNow(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class PoolNow(msgspec.Struct, forbid_unknown_fields=True):
-    """One pool now: what runs, and the slots of its ready replicas."""
+    """One pool now: what runs, the slots of its ready replicas, and the cards asked for."""
 
     name: str
     dedicated: bool
     lanes: list[str]
     running: int
     slots: int
+    wanted: int | None
 
 
 class OperationsNow(msgspec.Struct, tag_field="view", tag="operations", forbid_unknown_fields=True):
     """All lanes, pools and replicas, refusals by reason over the span, and tokens per second
-    over the last ten."""
+    over the last ten. ``pressed``: P0 waits too long."""
 
     lanes: dict[str, LaneNow]
+    pressed: bool
     pools: list[PoolNow]
     replicas: list[ReplicaNow]
     refusals: dict[str, int]

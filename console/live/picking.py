@@ -23,6 +23,7 @@ def operations_now(frame: LiveFrame, history: History) -> OperationsNow:
     """The whole fleet, for those who run it."""
     return OperationsNow(
         lanes=_lanes(frame.lanes, history, frame.at),
+        pressed=frame.pressed,
         pools=[_pool(pool) for pool in frame.pools],
         replicas=[_replica(replica) for replica in frame.replicas],
         refusals=history.reasons(frame.at),
@@ -92,6 +93,7 @@ def _pool(pool: PoolLive) -> PoolNow:
         lanes=list(pool.lanes),
         running=pool.running,
         slots=pool.slots,
+        wanted=pool.wanted,
     )
 
 

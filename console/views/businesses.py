@@ -15,7 +15,7 @@ from console.forms.businesses import LimitsForm, ProfileForm, limits_of
 from console.forms.policy import ReasonForm
 from console.views.grade_decisions import waiting
 from metering.errors import QuotaRequestError
-from metering.models import Business, Quota, QuotaRequest
+from metering.models import Business, GradeRequest, Quota, QuotaRequest
 from metering.services.businesses import set_profile, suspend
 from metering.services.quotas import decide_quota_request, set_envelope, set_quota
 
@@ -68,6 +68,7 @@ def _show(request: HttpRequest, row: Business, status: int = 200, **forms: objec
         "has_envelope": envelope is not None,
         "reason_form": ReasonForm(),
         "asked": row.quota_requests.select_related("asked_by")[:RECENT],
+        "grades": GradeRequest.objects.filter(business=row).select_related("asked_by")[:RECENT],
         **forms,
     }
     return render(request, "console/business.html", context, status=status)

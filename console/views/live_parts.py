@@ -56,6 +56,7 @@ def _texts() -> dict[str, object]:
             "draining": _("Draining"),
             "unknown": _("Unknown"),
         },
+        "wanted": _("%s cards wanted"),
         "breakers": {
             "closed": _("Closed"),
             "open": _("Open: nothing goes there until a probe finds it well"),
@@ -63,6 +64,15 @@ def _texts() -> dict[str, object]:
         },
         "kinds": {
             "promote": _("Promoted: it has waited too long"),
+            "suspended": _("Business held back: it keeps failing"),
+            "restored": _("Business let in again"),
+            "broken": _("Replica left alone: it keeps failing"),
+            "mended": _("Replica in use again"),
+            "pressed": _("Backpressure: urgent work waits too long"),
+            "relieved": _("Backpressure is over"),
+            "adjusted": _("Level adjusted"),
+            "scaled": _("Cards asked for"),
+            "no_help": _("More cards have not helped"),
             "dispatch": _("Started"),
             "finish": _("Finished"),
             "refuse": _("Refused"),

@@ -22,6 +22,16 @@ class Meter:
         groups = self._tally.canary if canary else self._tally.control
         _count(groups[lane], row, budget_ms)
 
+    def late(self, waited_ms: float, *, canary: bool, lane: int) -> None:
+        """A request still waits for a slot after its budget: it is late already. Otherwise a
+        draft that lets its requests wait for ever would never be judged."""
+        group = (self._tally.canary if canary else self._tally.control)[lane]
+        group.samples += 1
+        group.due += 1
+        group.missed += 1
+        bucket = bucket_of(waited_ms)
+        group.waits[bucket] = group.waits.get(bucket, 0) + 1
+
     def take(self) -> Tally:
         """What was counted; counts start anew."""
         taken, self._tally = self._tally, Tally()

@@ -211,6 +211,8 @@ class Gateway:
             self.limiter.renew([exchange.row.id for exchange in self.exchanges])
             for exchange in list(self.exchanges):
                 exchange.watch()
+                if self.rules.trial is not None:
+                    self.rules.waits(exchange.ruling, exchange.row, self.clock.now())
                 if exchange.waits:
                     self._keep_alive(exchange, now)
                 self._mind_silence(exchange, now, exchange.ruling.policy.failover)

@@ -14,15 +14,16 @@ MS = 1_000_000
 
 class Ruling:
     """One request's rules, fixed when it comes, and the lane that the active policy gives it
-    (None: it did not get so far)."""
+    (None: it did not get so far). ``counted``: the canary's meter has it already."""
 
-    __slots__ = ("canary", "lane", "policy", "version")
+    __slots__ = ("canary", "counted", "lane", "policy", "version")
 
     def __init__(self, policy: Policy, version: int, *, canary: bool) -> None:
         self.policy = policy
         self.version = version
         self.canary = canary
         self.lane: int | None = None
+        self.counted = False
 
     @property
     def order(self) -> Order | None:
@@ -80,9 +81,24 @@ class Rules:
 
     def ended(self, ruling: Ruling, row: UsageRow) -> None:
         """A request is over: counted while a canary runs, if it came while the same rules held."""
-        trial = self.trial
-        if trial is None or ruling.lane is None:
+        lane = ruling.lane
+        if lane is not None and self._counts(ruling):
+            budget = self.policy.queue(lane).latency_budget_ms
+            self.meter.note(row, canary=ruling.canary, lane=lane, budget_ms=budget)
+
+    def waits(self, ruling: Ruling, row: UsageRow, now: int) -> None:
+        """A request is open: counted as late, once, when it has had no slot within its budget
+        (``now`` is ns)."""
+        lane = ruling.lane
+        if lane is None or row.dispatched or not self._counts(ruling):
             return
-        if ruling.version == (trial.version if ruling.canary else self.version):
-            budget = self.policy.queue(ruling.lane).latency_budget_ms
-            self.meter.note(row, canary=ruling.canary, lane=ruling.lane, budget_ms=budget)
+        budget, waited = self.policy.queue(lane).latency_budget_ms, (now - row.received) / MS
+        if budget is not None and waited > budget:
+            ruling.counted = True
+            self.meter.late(waited, canary=ruling.canary, lane=lane)
+
+    def _counts(self, ruling: Ruling) -> bool:
+        trial = self.trial
+        if trial is None or ruling.counted:
+            return False
+        return ruling.version == (trial.version if ruling.canary else self.version)

@@ -53,7 +53,9 @@ class LivePage {
     this.showList("replicas", state.now.replicas ?? [], (row, replica) =>
       showReplica(row, replica, this.texts),
     );
-    this.showList("pools", state.now.pools ?? [], showPool);
+    this.showList("pools", state.now.pools ?? [], (row, pool) => showPool(row, pool, this.texts));
+    const pressed = this.root.querySelector("[data-pressed]");
+    if (pressed) pressed.hidden = !state.now.pressed;
     for (const field of this.root.querySelectorAll("[data-throughput]")) {
       setText(field, rate(state.now[field.dataset.throughput]));
     }
@@ -88,10 +90,11 @@ class LivePage {
   }
 }
 
-function showPool(row, pool) {
+function showPool(row, pool, texts) {
   const put = (name, text) => setText(row.querySelector(`[data-value="${name}"]`), text);
   put("name", pool.name);
   put("lanes", pool.lanes.join(" "));
+  put("wanted", pool.wanted === null ? "" : texts.wanted.replace("%s", count(pool.wanted)));
   put("running", `${count(pool.running)} / ${count(pool.slots)}`);
   const bar = row.querySelector("progress");
   bar.max = Math.max(pool.slots, 1);

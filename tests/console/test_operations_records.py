@@ -13,6 +13,7 @@ from metering.models import AuditEntry, Quota, QuotaRequest, UsageRecord
 from metering.selectors.access import load_access
 from metering.services import audit
 from metering.services.audit_chain import seal
+from metering.services.grades import request_grade
 from metering.services.quotas import request_quota
 from scheduler.decision_log.partitions import prepare
 from scheduler.models import DecisionLog
@@ -41,6 +42,7 @@ def test_grade_and_ceiling_change_at_once_and_say_so(people: People, signed_in: 
 def test_limits_and_envelope_where_zero_blocks_and_blank_is_unlimited(
     people: People, signed_in: Browser
 ) -> None:
+    """Case G07 again."""
     browser = signed_in("operator")
     names = ("requests_per_s", "burst", "tokens_per_min", "running", "queued")
     blank = {f"limit-{name}": "" for name in (*names, "gpu_share", "monthly_budget")}
@@ -85,6 +87,20 @@ def test_what_a_business_asks_for_is_decided(people: People, signed_in: Browser,
     status = QuotaRequest.Status.APPROVED if approved else QuotaRequest.Status.DECLINED
     assert (row.status, row.decided_by, row.answer) == (status, people.operator, "fine")
     assert Quota.objects.filter(business=people.alpha, running=40).exists() == approved
+
+
+@pytest.mark.parametrize("verb", ["approve", "decline"])
+def test_a_grade_that_is_asked_for_is_decided(
+    people: People, signed_in: Browser, verb: str
+) -> None:
+    row = request_grade(people.alpha, "vip", reason="contract 12", actor=people.owner)
+    browser = signed_in("operator")
+    assert "contract 12" in browser.get("/ops/businesses/").content.decode()
+    browser.post(f"/ops/businesses/grades/{row.pk}/", {verb: "1", "answer": "as signed"})
+    people.alpha.refresh_from_db()
+    assert people.alpha.grade == ("vip" if verb == "approve" else "basic")
+    again = browser.post(f"/ops/businesses/grades/{row.pk}/", {verb: "1"}, follow=True)
+    assert "alert-danger" in again.content.decode()
 
 
 def decided(request: str, kind: str, **more: object) -> None:

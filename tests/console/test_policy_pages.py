@@ -98,6 +98,7 @@ def test_every_field_of_the_schema_is_on_the_form_with_its_help_and_unit() -> No
     ],
 )
 def test_a_mistake_is_told_at_its_field(name: str, text: str, said: str) -> None:
+    """Case G07: nonsense is refused at its field, and nothing else is touched."""
     form = changed(Policy(), **{name: text})
     assert not form.is_valid()
     wrong = {field.path: field.errors for field in form._fields.values() if field.errors}

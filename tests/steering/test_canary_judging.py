@@ -5,7 +5,9 @@ import json
 import pytest
 
 from metering.core.usage import UsageRow
-from scheduler.canary import Group, Limits, Meter, Tally, judge
+from scheduler.canary import Group, Limits, Meter, Tally, Trial, judge
+from scheduler.core.policy import Policy
+from scheduler.gateway.ruling import Rules
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -99,6 +101,25 @@ def test_a_refusal_is_late_too_where_an_answer_was_due() -> None:
     group = measured((True, 1, TIMED_OUT, 2)).canary[1]
     assert (group.samples, group.refused, group.missed) == (2, 2, 2)
     assert group.p95_ms() == pytest.approx(40, rel=0.1)
+
+
+def test_a_request_that_waits_past_its_budget_is_late_before_it_ends() -> None:
+    """And is counted once: a draft that starves its requests is found out all the same."""
+    rules = Rules()
+    policy = Policy()
+    rules.follow(1, policy, Trial(7, 2, policy, frozenset({"tried"})))
+    waiting = row(waited=None, first=None, ended=0)
+    for business, canary in (("tried", True), ("other", False)):
+        ruling = rules.of(business)
+        ruling.lane = 1
+        rules.waits(ruling, waiting, SECOND + 59 * SECOND)
+        rules.waits(ruling, waiting, SECOND + 61 * SECOND)
+        rules.waits(ruling, waiting, SECOND + 62 * SECOND)
+        rules.ended(ruling, LATE)
+        tally = rules.meter.take()
+        group = (tally.canary if canary else tally.control)[1]
+        assert (group.samples, group.due, group.missed) == (1, 1, 1), business
+        assert group.p95_ms() == pytest.approx(61_000, rel=0.1)
 
 
 def test_tallies_add_up_and_read_back() -> None:
