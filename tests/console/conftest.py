@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import django
 import pytest
 from channels.layers import InMemoryChannelLayer
+from django.core.cache import cache
 from django.test import Client
 from django.utils import translation
 from pytest_django.fixtures import Settings
@@ -85,6 +86,12 @@ def layer() -> InMemoryChannelLayer:
 def quick_passwords(settings: Settings) -> None:
     """The slow hash is Django's affair; here it would only take time."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+
+@pytest.fixture(autouse=True)
+def nothing_remembered() -> None:
+    """A page's figures are this test's own."""
+    cache.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
+from django.core.cache import cache
 from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -72,6 +73,7 @@ def test_a_page_asks_as_often_and_by_index_however_much_there_is() -> None:
         transaction.set_rollback(True)
     fill(Size(businesses=60, keys=600, usage=3_000))
     people = browsers()
+    cache.clear()
     for role, path in PAGES:
         statements = counted(people[role], path)
         assert len(statements) <= few[role, path], path
