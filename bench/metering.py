@@ -1,4 +1,4 @@
-"""Section ``metering``: what usage rows and limits cost the gateway."""
+"""Section ``metering``: what usage rows cost the gateway, and what every limit costs beside."""
 
 import sys
 import tempfile
@@ -11,34 +11,42 @@ from statistics import median
 from .installation import BUSINESS, Installation, installed
 from .machine import Cores
 from .process import Server, free_port
-from .report import Json, Part, rounded, table
+from .report import Json, Part, paired, rounded, table
 from .upstream import Upstream
 from .wrk import run, write_script
 
-LEAST_PAIRS = 10
+LEAST_ROUNDS = 10
 CONNECTIONS = 32
-WARM_S, RATE_S = 3, 4
+WARM_S = 3
+# A round is made of slices in which the sides take turns: what else the machine does
+# meanwhile then meets all of them alike.
+SLICES, SLICE_S = 2, 2
 LEAST_RATIO = 0.95
+LABELS = {
+    "null": "no usage rows",
+    "metered": "usage rows",
+    "limited": "usage rows, a key with every limit",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """A gateway, and the script that loads it."""
+    """A gateway as it is called by one key."""
 
+    server: Server
     port: int
     script: Path
-    server: Server
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """With usage rows and limits, and with neither, one after the other: requests per second,
-    and CPU time of the server in microseconds a request."""
+class Figures:
+    """Requests per second, and CPU time of the server in microseconds a request."""
 
-    rps_metered: float
-    rps_null: float
-    us_metered: float
-    us_null: float
+    rps_c32: float
+    us_per_request: float
+
+
+Results = dict[str, list[Figures]]
 
 
 def measure(rounds: int, cores: Cores) -> Part:
@@ -49,27 +57,25 @@ def measure(rounds: int, cores: Cores) -> Part:
         stack.callback(upstream.stop)
         upstream.ready()
         installation = stack.enter_context(installed(upstream.url, cores))
-        null = stack.enter_context(_unmetered(installation, folder))
-        metered = stack.enter_context(_metered(installation, folder))
-        pairs = _pairs(metered, null, max(LEAST_PAIRS, 2 * rounds), cores)
-    figures = {name: median(asdict(each)[name] for each in pairs) for name in asdict(pairs[0])}
-    ratio = median(each.rps_metered / each.rps_null for each in pairs)
-    _show(figures, ratio, len(pairs))
-    document: dict[str, Json] = {**figures, "pairs": [asdict(each) for each in pairs]}
-    return {"metering": rounded(document), "ratios": rounded({"metered_to_null_rps_c32": ratio})}
+        null, port = stack.enter_context(_unmetered(installation))
+        sides = {"null": Side(null, port, _script(folder, "null", installation.key))}
+        limited = installation.run("-m", "bench.limits", BUSINESS)
+        server, port = stack.enter_context(installation.serving("gateway"))
+        for side, key in (("metered", installation.key), ("limited", limited)):
+            sides[side] = Side(server, port, _script(folder, side, key))
+        results = _interleaved(sides, max(LEAST_ROUNDS, 2 * rounds), cores)
+    ratios = {
+        f"{side}_to_null_rps_c32": paired(results[side], results["null"], lambda r: r.rps_c32)
+        for side in ("metered", "limited")
+    }
+    _show(results, ratios)
+    document = {side: [asdict(each) for each in found] for side, found in results.items()}
+    return {"metering": rounded(document), "ratios": rounded(ratios)}
 
 
 @contextmanager
-def _metered(installation: Installation, folder: Path) -> Iterator[Side]:
-    """As people install it, called with a key that has every limit."""
-    key = installation.run("-m", "bench.limits", BUSINESS)
-    with installation.serving("gateway") as (server, port):
-        yield Side(port, _script(folder, "metered", key), server)
-
-
-@contextmanager
-def _unmetered(installation: Installation, folder: Path) -> Iterator[Side]:
-    """With a sink that keeps nothing, called with a key that has no limit."""
+def _unmetered(installation: Installation) -> Iterator[tuple[Server, int]]:
+    """The gateway with a sink that keeps nothing."""
     port = free_port()
     server = Server(
         "unmetered",
@@ -80,7 +86,7 @@ def _unmetered(installation: Installation, folder: Path) -> Iterator[Side]:
     )
     try:
         server.ready(f"http://127.0.0.1:{port}/readyz")
-        yield Side(port, _script(folder, "null", installation.key), server)
+        yield server, port
     finally:
         server.stop()
 
@@ -91,34 +97,53 @@ def _script(folder: Path, name: str, key: str) -> Path:
     return write_script(own, key)
 
 
-def _pairs(metered: Side, null: Side, count: int, cores: Cores) -> list[Pair]:
-    for side in (metered, null):
+def _interleaved(sides: dict[str, Side], rounds: int, cores: Cores) -> Results:
+    for side in sides.values():
         _load(side, WARM_S, cores)
-    pairs = []
-    for number in range(count):
-        sys.stderr.write(f"\rbench: pair {number + 1} of {count}")
-        # Each pair begins with the other side.
-        first, second = (metered, null) if number % 2 else (null, metered)
-        found = {side.port: _load(side, RATE_S, cores) for side in (first, second)}
-        (rps, us), (null_rps, null_us) = found[metered.port], found[null.port]
-        pairs.append(Pair(rps, null_rps, us, null_us))
+    results: Results = {name: [] for name in sides}
+    names = list(sides)
+    for number in range(rounds):
+        sys.stderr.write(f"\rbench: round {number + 1} of {rounds}")
+        slices: Results = {name: [] for name in sides}
+        for turn in range(SLICES):
+            # Each slice begins with another side, so that none always follows the same one.
+            first = (number + turn) % len(names)
+            for name in names[first:] + names[:first]:
+                slices[name].append(_load(sides[name], SLICE_S, cores))
+        for name, found in slices.items():
+            results[name].append(_together(found))
     sys.stderr.write("\r" + " " * 40 + "\r")
-    return pairs
+    return results
 
 
-def _load(side: Side, seconds: int, cores: Cores) -> tuple[float, float]:
-    """Requests per second, and CPU time of the server in microseconds a request."""
+def _together(slices: list[Figures]) -> Figures:
+    """The slices of a round as one."""
+    requests = sum(each.rps_c32 for each in slices)
+    spent = sum(each.us_per_request * each.rps_c32 for each in slices)
+    return Figures(requests / len(slices), spent / requests)
+
+
+def _load(side: Side, seconds: int, cores: Cores) -> Figures:
     before = side.server.cpu_s()
     url = f"http://127.0.0.1:{side.port}"
     done = run(url, side.script, connections=CONNECTIONS, seconds=seconds, core=cores.load)
-    return done.rps, (side.server.cpu_s() - before) * 1e6 / done.requests
+    return Figures(done.rps, (side.server.cpu_s() - before) * 1e6 / done.requests)
 
 
-def _show(figures: dict[str, float], ratio: float, count: int) -> None:
-    print(f"\nMetering: one core, medians of {count} interleaved pairs")
+def _show(results: Results, ratios: dict[str, float]) -> None:
     rows: list[list[Json]] = [
-        ["usage rows, every limit", figures["rps_metered"], figures["us_metered"]],
-        ["neither", figures["rps_null"], figures["us_null"]],
+        [
+            LABELS[name],
+            median(each.rps_c32 for each in found),
+            median(each.us_per_request for each in found),
+        ]
+        for name, found in results.items()
     ]
+    count = len(results["null"])
+    print(f"\nMetering: one core, medians of {count} interleaved rounds")
     print(table(["gateway", "rps_c32", "us_per_request"], rows))
-    print(f"with / without: requests per second {ratio:.3f} (wanted: {LEAST_RATIO} or more)")
+    print(
+        "requests per second with usage rows / without:"
+        f" {ratios['metered_to_null_rps_c32']:.3f} (wanted: {LEAST_RATIO} or more),"
+        f" with every limit as well / without: {ratios['limited_to_null_rps_c32']:.3f}"
+    )

@@ -34,7 +34,7 @@ INSERT INTO metering_usagerecord (id, business, key_prefix, credential, client_r
     prompt_tokens, cached_tokens, completion_tokens, estimated, gpu_seconds, attempts, preempted,
     recomputed_tokens, preempted_for, displaced, replica, bytes_in, bytes_out, trace_id)
 SELECT lpad(to_hex(n), 32, '0')::uuid,
-    'business-' || (CASE WHEN n %% 20 = 0 THEN 1 ELSE 1 + (n * 7919) %% %(businesses)s END),
+    'business-' || (CASE WHEN n %% 20 = 0 THEN 1 ELSE 1 + (n::bigint * 7919) %% %(businesses)s END),
     'fl_live_0001', '', '', 'chat.completions', true, 'chat', 'chat', '', 4, 4,
     (ARRAY['P0', 'P1', 'P2'])[1 + n %% 3],
     CASE WHEN n %% 10 = 0 THEN 'refused' ELSE 'ok' END, 200,

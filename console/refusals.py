@@ -28,6 +28,7 @@ SENTENCES = (
     gettext_noop("another request is still open"),
     gettext_noop("at most %(a)s characters, please"),
     gettext_noop("ceiling must be one of %(a)s"),
+    gettext_noop("ceiling: %(a)s"),
     gettext_noop("ceiling: %(a)s has %(b)s at best"),
     gettext_noop("every model is more than the parent's models"),
     gettext_noop("grade: %(a)s has %(b)s; ask for more"),
@@ -65,6 +66,7 @@ SENTENCES = (
     gettext_noop("this address is there already"),
     gettext_noop("this is no mail address"),
     gettext_noop("this person belongs to the business already"),
+    gettext_noop("version %(a)s has begun and stays"),
     gettext_noop("version %(a)s begins at %(b)s only: the next one must begin later"),
 )
 

@@ -145,6 +145,11 @@ class Scheduler:
         found = self.state.replicas.get(name)
         return found is None or (found.ready and found.generation == generation)
 
+    def serving_in(self, pool: str) -> set[str]:
+        """Names of the pool's replicas that take work."""
+        held = self.state.replicas.items()
+        return {name for name, found in held if found.pool.name == pool and found.serving()}
+
     def running_on(self, name: str) -> int:
         """How many requests hold a slot of the replica, by our own count."""
         found = self.state.replicas.get(name)

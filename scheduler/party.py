@@ -9,6 +9,8 @@ from metering.core.facts import FREE, Allowance, Rates
 from metering.core.leases import Leases
 from metering.core.purse import Month, Purse, parts
 
+from .core.record import record
+
 REQUESTS, TOKENS = "rate_limit_requests", "rate_limit_tokens"
 PLACES, BUDGET = "concurrency_exceeded", "budget_exhausted"
 # GPU time is counted in whole microseconds; a share of it may be used this much at once.
@@ -18,7 +20,7 @@ GPU_WINDOW_S = 60
 Limit = tuple[float | Fraction, float]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Need:
     """What one request takes beside itself: tokens, GPU time in us, money in parts."""
 

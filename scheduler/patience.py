@@ -5,19 +5,28 @@ and its turn before its time is up. Estimates are of the kind that the scheduler
 """
 
 from .core.decisions import Reason, Reject
+from .core.pressure import LOOK
 from .core.request import Phase, Request
 from .core.state import State
 from .core.ticket import Ticket
 
 MS = 1_000_000
+NEVER = 1 << 62
 # Estimates are means; and what waits must not come in its last moment.
 SAFETY = 1.25
 IN_TIME = 0.8
 # Refusals come in crowds: what one is told holds for the others a moment later.
 GOOD_FOR_NS = 50 * MS
-# Nobody can say when these end: somebody has to do something first.
-UNTOLD = frozenset({Reason.TENANT_SUSPENDED})
-LOAD = frozenset({Reason.QUEUE_FULL, Reason.QUEUE_TIMEOUT, Reason.CONCURRENCY_EXCEEDED})
+# What depends on load alone. Others name a time of their own.
+LOAD = frozenset(
+    {
+        Reason.QUEUE_FULL,
+        Reason.QUEUE_TIMEOUT,
+        Reason.CONCURRENCY_EXCEEDED,
+        Reason.LATENCY_BUDGET,
+        Reason.BACKPRESSURE,
+    }
+)
 MOST_KNOWN = 1000
 MOST_LOOKED_AT = 500
 
@@ -45,7 +54,7 @@ class Patience:
 
     def _wait(self, state: State, ticket: Ticket, decision: Reject) -> int | None:
         reason, tenant = decision.reason, state.tenant(ticket.business)
-        if reason in UNTOLD or tenant.running_limit == 0:
+        if tenant.suspended or tenant.running_limit == 0:
             return None
         if reason not in LOAD:
             return max(decision.retry_after, state.service)
@@ -55,14 +64,23 @@ class Patience:
         first, last = (0, 0) if tenant.may_run else _turns(state, ticket.business, line.service)
         if reason is Reason.QUEUE_TIMEOUT or tenant.queued_limit == 0:
             return max(slot, first, last)
+        queue = state.policy.queue(lane)
+        # Those that are left in front then must not take longer than this one may wait.
+        patience = min(queue.queue_timeout_ms * MS, ticket.budget or NEVER)
+        wait = max(slot, last) - int(patience * IN_TIME)
+        if reason is Reason.LATENCY_BUDGET:
+            return max(wait, int(SAFETY * decision.retry_after))
+        if reason is Reason.BACKPRESSURE:
+            # Until P0 waits no more, and that has been seen.
+            wait = max(wait, line.reaches(max(1, state.lane_queued[0])) + LOOK)
+            if tenant.may_wait and state.lane_queued[lane] < queue.max_queue:
+                return wait
         # One of those that wait in front must have gone, and where its own may not wait any more,
-        # one of these, which may be the last of all. Those that are left then must not take
-        # longer than this one may wait.
+        # one of these, which may be the last of all.
         everyone = state.policy.mode != "strict" or not tenant.may_wait
         ahead = sum(state.lane_queued if everyone else state.lane_queued[:lane])
-        patience = int(state.policy.queue(lane).queue_timeout_ms * MS * IN_TIME)
         held = _held(state, lane, line.service)
-        return max(line.reaches(ahead + 1), held, first, max(slot, last) - patience)
+        return max(wait, line.reaches(ahead + 1), held, first)
 
     def _line(self, state: State, ticket: Ticket) -> "Line":
         key = (ticket.model, ticket.lane, ticket.level, *state.lane_running)
@@ -123,6 +141,8 @@ def _turns(state: State, business: str, service: int) -> tuple[int, int]:
         for request in replica.holds.values()
         if request.ticket.business == business
     )
+    # What runs on a replica that has left is not seen here.
+    ends = ends or [service]
     rounds, place = divmod(tenant.queued, limit)
     return ends[0], ends[min(place, len(ends) - 1)] + rounds * service
 

@@ -13,6 +13,7 @@ from metering.core.usage import NOTHING, Consumed, UsageRow
 from .canary import Tally, Trial
 from .core.fleet import FleetSnapshot
 from .core.policy import Policy
+from .core.record import record
 from .decision_log.row import DecisionRow
 from .scaling.cards import Card
 
@@ -107,7 +108,7 @@ class GpuHours:
     busy: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Level:
     """A limit as its user sees it: how much at once, what is left, ns until it is whole."""
 
@@ -116,7 +117,7 @@ class Level:
     reset: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Standing:
     """The narrowest of the limits that bind a caller; None where there is none."""
 
@@ -124,7 +125,7 @@ class Standing:
     tokens: Level | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Ask:
     """What one request takes of its caller's limits, before the truth is known.
 

@@ -11,7 +11,6 @@ from channels.layers import BaseChannelLayer
 from .actor import Scheduler
 from .budgets import Budgets
 from .canary.reporter import Reporter
-from .core.decisions import Scale
 from .core.fleet import FleetSnapshot
 from .decision_log.row import DecisionRow
 from .escalations import Escalations
@@ -37,7 +36,7 @@ from .ports import (
 from .probes import Probes
 from .publisher import Publisher
 from .scaling import with_cards
-from .scaling.follow import carry_out
+from .scaling.steering import Steering
 from .stats import Stats
 from .warmup import WarmUp
 from .worker import Worker
@@ -108,8 +107,8 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self.health = self._health(url_allowed)
-        self.probes = Probes(self.scheduler.post, allowed=url_allowed)
+        self.health, self.probes = self._watchers(url_allowed)
+        self._steering = self._steered()
         self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
         self._canary = Reporter(self.gateway.rules, policy)
         self._worker = Worker(layer, self.reload)
@@ -117,15 +116,18 @@ class Runtime:
         self._topics = Topics()
         self._connect()
 
+    def _steered(self) -> Steering:
+        return Steering(self.scaler, self.scheduler.serving_in, self.scheduler.running_on)
+
     def _connect(self) -> None:
         """Who tells whom."""
         self.scheduler.on_trip = self.health.suspect
-        self.scheduler.on_scale = self._scale
-        self.scaler.attach(self._follow, self.scheduler.running_on)
+        self.scheduler.on_scale = self._steering.order
+        self.scaler.attach(self._cards_changed, self.scheduler.running_on)
         self.gateway.before_metrics = self._publisher.gauges
 
-    def _health(self, allowed: Callable[[str], bool]) -> Health:
-        return Health(
+    def _watchers(self, allowed: Callable[[str], bool]) -> tuple[Health, Probes]:
+        health = Health(
             self.scheduler.set_replica,
             self._seen,
             allowed=allowed,
@@ -135,10 +137,7 @@ class Runtime:
                 lambda: self.gateway.policy.failover,
             ),
         )
-
-    def _scale(self, scale: Scale) -> None:
-        ready = {name for name, r in self.scheduler.state.replicas.items() if r.serving()}
-        carry_out(self.scaler, scale, ready)
+        return health, Probes(self.scheduler.post, allowed=allowed)
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
@@ -218,6 +217,10 @@ class Runtime:
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)
+
+    def _cards_changed(self) -> None:
+        self._follow()
+        self._steering.again()
 
     async def _become_ready(self) -> None:
         await self._topics.complete.wait()

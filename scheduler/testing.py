@@ -25,6 +25,7 @@ from .core.fleet import FleetSnapshot, ModelFacts, PoolFacts, ReplicaFacts
 from .core.policy import Policy
 from .decision_log.row import DecisionRow
 from .ports import Ask, Denied, GpuHours, Grant, Level, Spent, Standing
+from .scaling.cards import Card, CardState
 
 
 @dataclass(slots=True)
@@ -132,6 +133,49 @@ class Memory:
         """Change some facts of a business and tell."""
         self.businesses[name] = replace(self.businesses[name], **changes)  # type: ignore[arg-type]
         self.tell("access")
+
+
+@dataclass(slots=True)
+class MemoryScaler:
+    """Cards that are told to start and do, and that are told to drain and are gone."""
+
+    held: dict[str, Card] = field(default_factory=dict)
+    changed: Callable[[], None] = lambda: None
+
+    def attach(self, changed: Callable[[], None], running: Callable[[str], int]) -> None:
+        """Whom to tell."""
+        self.changed = changed
+
+    def add(self, name: str, pool: str, state: CardState = CardState.IDLE) -> None:
+        """One more card of one slot."""
+        self.held[name] = Card(ReplicaFacts(name, "", "vllm", pool, 1), state)
+
+    def to(self, name: str, state: CardState) -> None:
+        """A card is there now."""
+        self.held[name] = replace(self.held[name], state=state)
+        self.changed()
+
+    def cards(self) -> tuple[Card, ...]:
+        """All of them."""
+        return tuple(self.held.values())
+
+    def start(self, pool: str, count: int, model: str = "") -> int:
+        """The first idle ones are starting."""
+        idle = [n for n, c in self.held.items() if c.state is CardState.IDLE]
+        found = [name for name in idle if self.held[name].facts.pool == pool][:count]
+        for name in found:
+            self.to(name, CardState.STARTING)
+        return len(found)
+
+    def drain(self, replica: str) -> bool:
+        """It is draining."""
+        if replica not in self.held or self.held[replica].state is not CardState.UP:
+            return False
+        self.to(replica, CardState.DRAINING)
+        return True
+
+    async def close(self) -> None:
+        """Nothing to end."""
 
 
 @dataclass(slots=True)

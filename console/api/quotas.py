@@ -41,13 +41,20 @@ class QuotaSerializer(serializers.ModelSerializer[Business]):
     def get_limits(self, row: Business) -> dict[str, Any]:
         """As they are set."""
         held = next((each for each in row.quotas.all() if each.kind == Quota.Kind.LIMIT), None)
-        return dict(LimitsSerializer(held or Quota()).data)
+        return _plain(held or Quota())
 
     @extend_schema_field(LimitsSerializer(allow_null=True))
     def get_envelope(self, row: Business) -> dict[str, Any] | None:
         """As operations granted it."""
         held = next((each for each in row.quotas.all() if each.kind == Quota.Kind.ENVELOPE), None)
-        return None if held is None else dict(LimitsSerializer(held).data)
+        return None if held is None else _plain(held)
+
+
+def _plain(held: Quota) -> dict[str, Any]:
+    """As LimitsSerializer writes it, without its cost for each of many rows; money as text."""
+    values = {name: getattr(held, name) for name in FIELDS}
+    budget = values["monthly_budget"]
+    return {**values, "monthly_budget": None if budget is None else f"{budget:.6f}"}
 
 
 class WantedSerializer(serializers.Serializer[Any]):

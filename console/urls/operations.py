@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from console.views import businesses, fleet, operations, records
+from console.views import businesses, fleet, grade_decisions, operations, records
 from console.views.policy import edit, trials, versions
 
 urlpatterns = [
@@ -26,7 +26,7 @@ urlpatterns = [
     path("ops/fleet/pools/<int:pk>/remove/", fleet.pool_remove, name="pool-remove"),
     path("ops/businesses/", businesses.businesses, name="businesses"),
     path("ops/businesses/requests/<int:pk>/", businesses.decide, name="quota-decide"),
-    path("ops/businesses/grades/<int:pk>/", businesses.decide_grade, name="grade-decide"),
+    path("ops/businesses/grades/<int:pk>/", grade_decisions.decide, name="grade-decide"),
     path("ops/businesses/<slug:name>/", businesses.business, name="business"),
     path(
         "ops/businesses/<slug:name>/suspend/", businesses.business_suspend, name="business-suspend"

@@ -13,10 +13,10 @@ from django.views.decorators.http import require_POST, require_safe
 from console.access import LIVE_ROLES, role_required, signed_in
 from console.forms.businesses import LimitsForm, ProfileForm, limits_of
 from console.forms.policy import ReasonForm
-from metering.errors import GradeRequestError, QuotaRequestError
-from metering.models import Business, GradeRequest, Quota, QuotaRequest
+from console.views.grade_decisions import waiting
+from metering.errors import QuotaRequestError
+from metering.models import Business, Quota, QuotaRequest
 from metering.services.businesses import set_profile, suspend
-from metering.services.grades import decide_grade_request
 from metering.services.quotas import decide_quota_request, set_envelope, set_quota
 
 PER_PAGE = 50
@@ -44,10 +44,8 @@ def businesses(request: HttpRequest) -> HttpResponse:
         "text": text,
         "state": request.GET.get("state", ""),
         "query": f"&q={text}" if text else "",
+        "grades_asked": waiting()[:PER_PAGE],
         "asked": asked.select_related("business", "asked_by").order_by("pk")[:PER_PAGE],
-        "grades": GradeRequest.objects.filter(status=GradeRequest.Status.OPEN)
-        .select_related("business", "asked_by")
-        .order_by("pk")[:PER_PAGE],
     }
     return render(request, "console/businesses.html", context)
 
@@ -70,7 +68,6 @@ def _show(request: HttpRequest, row: Business, status: int = 200, **forms: objec
         "has_envelope": envelope is not None,
         "reason_form": ReasonForm(),
         "asked": row.quota_requests.select_related("asked_by")[:RECENT],
-        "grades": GradeRequest.objects.filter(business=row).select_related("asked_by")[:RECENT],
         **forms,
     }
     return render(request, "console/business.html", context, status=status)
@@ -136,27 +133,6 @@ def decide(request: HttpRequest, pk: int) -> HttpResponse:
             actor=signed_in(request),
         )
     except QuotaRequestError as refused:
-        messages.error(request, str(refused))
-    else:
-        messages.success(request, _("It is decided."))
-    return redirect("businesses")
-
-
-@require_POST
-@role_required(*LIVE_ROLES)
-def decide_grade(request: HttpRequest, pk: int) -> HttpResponse:
-    """Approve or decline the grade that a business asked for."""
-    row = GradeRequest.objects.select_related("business").filter(pk=pk).first()
-    if row is None:
-        raise Http404
-    try:
-        decide_grade_request(
-            row,
-            approve="approve" in request.POST,
-            answer=request.POST.get("answer", ""),
-            actor=signed_in(request),
-        )
-    except GradeRequestError as refused:
         messages.error(request, str(refused))
     else:
         messages.success(request, _("It is decided."))

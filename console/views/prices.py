@@ -3,11 +3,11 @@
 from django.conf import settings
 from django.contrib import messages
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.views.decorators.http import require_http_methods
+from django.views.decorators.http import require_http_methods, require_POST
 
 from console.access import role_required, signed_in
 from console.forms.finance import (
@@ -20,8 +20,9 @@ from console.models import User
 from console.refusals import said
 from console.templatetags.figures import plain_number
 from metering.errors import BillingRequestError
+from metering.models import PriceBook
 from metering.selectors import prices as selectors
-from metering.services.prices import set_prices
+from metering.services.prices import set_prices, withdraw_prices
 from scheduler.models import ModelDeployment
 
 PER_PAGE = 10
@@ -75,3 +76,19 @@ def prices(request: HttpRequest) -> HttpResponse:
         "models": ModelDeployment.objects.values_list("name", flat=True),
     }
     return render(request, "console/prices.html", context, status=status)
+
+
+@require_POST
+@role_required(User.Role.FINANCE)
+def withdraw(request: HttpRequest, version: int) -> HttpResponse:
+    """Take back a version that has not begun."""
+    book = PriceBook.objects.filter(version=version).first()
+    if book is None:
+        raise Http404
+    try:
+        withdraw_prices(book, actor=signed_in(request))
+    except BillingRequestError as refusal:
+        messages.error(request, said(refusal))
+    else:
+        messages.success(request, _("Version %(version)d is withdrawn.") % {"version": version})
+    return redirect("finance-prices")

@@ -53,10 +53,11 @@ class UsageRow:
     credential: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class Consumed:
-    """What a request came to, or is expected to come to. ``counted`` False: it is as if it had
-    never been made; ``billed`` False: it costs no money."""
+    """What a request came to, or is expected to come to; never changed once it is made, but not
+    frozen, for that makes each of them three times as dear. ``counted`` False: it is as if it
+    had never been made; ``billed`` False: it costs no money."""
 
     prompt: int = 0
     cached: int = 0

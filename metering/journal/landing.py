@@ -48,4 +48,6 @@ class Landing:
 
 def _line(payload: bytes) -> bytes:
     """``payload`` as one line of COPY's text format; JSON has no control characters to escape."""
+    if b"\\" not in payload:
+        return payload + b"\n"
     return without_nul(payload).replace(b"\\", b"\\\\") + b"\n"

@@ -17,8 +17,9 @@ from metering.journal.segments import Claim, Segment, claim_abandoned
 logger = logging.getLogger(__name__)
 
 BATCH_ROWS = 2_000
-# Between looks: long enough for a batch to gather, short enough for people who wait to see it.
-PAUSE_S = 0.25
+# Between looks: long enough for a batch to gather, for each has its price, and short enough for
+# people who wait to see it.
+PAUSE_S = 0.5
 FIRST_RETRY_S = 0.2
 LONGEST_RETRY_S = 5.0
 # How often to look for what a process that died meanwhile has left.

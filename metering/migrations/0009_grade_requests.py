@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("metering", "0008_billing_news"),
+        ("metering", "0009_billing_guards"),
         ("metering", "0008_quota_and_bills"),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]

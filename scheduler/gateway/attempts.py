@@ -47,6 +47,7 @@ class Attempts:
         "_task",
         "_trace",
         "_usage",
+        "_vanished",
         "_yielding",
         "attempt",
         "call",
@@ -84,7 +85,7 @@ class Attempts:
         self._seating = Seating(gateway.slots, row.id)
         self._usage = Usage()
         self._content = self._paused = self._again = False
-        self._yielding = self._silent = False
+        self._yielding = self._silent = self._vanished = False
         call.on_preempt = self._yield
 
     @property
@@ -141,7 +142,7 @@ class Attempts:
                 if not self._stopped():
                     raise
                 if self._silent:
-                    outcome = await self._failed(outcome, _silence(outcome))
+                    outcome = await self._failed(outcome, self._silence(outcome))
                     continue
                 saved = await self._save()
                 self._seating.leave()
@@ -242,9 +243,15 @@ class Attempts:
             return False
         if not gone and (story is None or not (attempt.answering or begun)):
             return False
-        self._silent = True
+        self._silent, self._vanished = True, gone
         self._task.cancel()
         return True
+
+    def _silence(self, placed: Placed) -> AttemptFailedError:
+        """One that is gone is no failure of an engine's: it makes no work twice."""
+        fault = Fault.UNREACHABLE if self._vanished else Fault.SILENT
+        detail = f"{placed.facts.name} has fallen silent"
+        return AttemptFailedError(fault, "upstream_timeout", detail)
 
     def _stopped(self) -> bool:
         """Whether a cancellation was for this attempt alone: then it is over, and the request
@@ -322,12 +329,6 @@ class Attempts:
         self.call.on_preempt = _nothing
         if self.attempt is not None:
             self.attempt.on_content = self.attempt.on_token = _nothing
-
-
-def _silence(placed: Placed) -> AttemptFailedError:
-    return AttemptFailedError(
-        Fault.SILENT, "upstream_timeout", f"{placed.facts.name} has fallen silent"
-    )
 
 
 def _nothing() -> None:

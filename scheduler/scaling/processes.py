@@ -84,14 +84,8 @@ class LocalProcesses:
         self._changed, self._running = changed, running
 
     def cards(self) -> tuple[Card, ...]:
-        """All of them; what may be tried again counts as idle."""
-        now = asyncio.get_running_loop().time()
-        found = []
-        for slot in self._slots.values():
-            if slot.state is CardState.BROKEN and slot.may_start(now):
-                slot.state = CardState.IDLE
-            found.append(slot.card)
-        return tuple(found)
+        """All of them."""
+        return tuple(slot.card for slot in self._slots.values())
 
     def start(self, pool: str, count: int, model: str = "") -> int:
         """Put up to so many cards to use: first those that are still draining."""
@@ -187,6 +181,12 @@ class LocalProcesses:
             self._log(slot),
         )
         self._to(slot, CardState.BROKEN)
+        # By then it may be tried again.
+        asyncio.get_running_loop().call_later(wait, self._rested, slot)
+
+    def _rested(self, slot: Slot) -> None:
+        if slot.may_start(asyncio.get_running_loop().time()):
+            self._to(slot, CardState.IDLE)
 
     def _log(self, slot: Slot) -> Path:
         return self._logs / f"{slot.spec.name}.log"
@@ -243,15 +243,16 @@ async def _output(process: asyncio.subprocess.Process) -> None:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End it: politely first, then with all that it has started."""
-    if process.returncode is not None:
-        return
+    """End it: politely first, then with all that it has started. Its pipe is read to the end:
+    only then does the loop let go of it."""
     with contextlib.suppress(ProcessLookupError):
-        process.terminate()
+        if process.returncode is None:
+            process.terminate()
     try:
         async with asyncio.timeout(STOP_S):
-            await process.wait()
+            await _output(process)
     except TimeoutError:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        await process.wait()
+        await _output(process)
+    await asyncio.sleep(0)

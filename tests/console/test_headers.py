@@ -83,7 +83,11 @@ def test_cookies_that_came_over_tls_stay_there(client: Client, people: People) -
 
 def test_a_form_works_behind_a_proxy_that_ends_tls(people: People) -> None:
     browser = Client(enforce_csrf_checks=True)
-    over_tls = {"x-forwarded-proto": "https", "origin": "https://testserver"}
+    over_tls = {
+        "host": "testserver",
+        "x-forwarded-proto": "https",
+        "origin": "https://testserver",
+    }
     page = browser.get("/accounts/login/", headers=over_tls)
     form = {
         "username": "owner",

@@ -71,7 +71,10 @@ def test_a_better_grade_is_asked_for_and_given(people: People, signed_in: Browse
     assert browser.post("/credentials/grade/", wanted).status_code == 302
     assert browser.post("/credentials/grade/", wanted).status_code == 422
     asked = GradeRequest.objects.get()
-    decide_grade_request(asked, approve=True, answer="welcome", actor=people.operator)
+    operator = signed_in("operator")
+    assert "a contract" in operator.get("/ops/businesses/").content.decode()
+    answer = {"approve": "1", "answer": "welcome"}
+    operator.post(f"/ops/businesses/grades/{asked.pk}/", answer)
     people.alpha.refresh_from_db()
     assert people.alpha.grade == "premium"
     page = browser.get("/credentials/").content.decode()

@@ -251,6 +251,14 @@ def limits(
     return replace(policy, failover=failover, header_hold_s=header_hold_s, keepalive_s=keepalive_s)
 
 
+def unbroken(policy: Policy | None = None) -> Policy:
+    """The policy with breakers that never open, for tests of many failures, each for itself."""
+    rules = policy or Policy()
+    failover = replace(rules.failover, fail_threshold=1_000_000)
+    tenants = replace(rules.tenant_breaker, min_requests=1_000_000)
+    return replace(rules, failover=failover, tenant_breaker=tenants)
+
+
 App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 

@@ -8,7 +8,7 @@ import zlib
 import pytest
 
 from .answers import FINISHED, in_band_error
-from .harness import furnished, gate, replica
+from .harness import furnished, gate, replica, unbroken
 from .stub import DONE, Answer, Seen, Wire, chat_answer, delta, event, stub
 
 CUT = [delta("hel"), delta("lo")]
@@ -213,7 +213,10 @@ async def test_an_answer_cut_at_any_byte_ends_cleanly(form: str) -> None:
         await wire.send(whole[:cut])
         wire.hang_up()
 
-    async with stub(answer) as server, gate(furnished(replica(server.url))) as gateway:
+    async with (
+        stub(answer) as server,
+        gate(furnished(replica(server.url), policy=unbroken())) as gateway,
+    ):
         cuts = range(0, len(whole), 3)
         for cut in cuts:  # noqa: B007 - read by the stub
             # A replica that closes without an answer is suspect: have it back at once.

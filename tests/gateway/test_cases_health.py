@@ -9,7 +9,7 @@ from dataclasses import replace
 from scheduler.core.fleet import ModelFacts
 
 from .answers import states
-from .harness import KEY, LOW_KEY, chat_body, furnished, gate, limits, replica
+from .harness import KEY, LOW_KEY, chat_body, furnished, gate, limits, replica, unbroken
 from .raw import CHAT
 from .stub import Held, Seen, Wire, polite, stub
 
@@ -61,7 +61,7 @@ async def test_b02_time_outs_leave_no_count_behind() -> None:
     held = Held()
     async with stub(held) as server:
         facts = replica(server.url, slots=16)
-        memory = furnished(facts, policy=limits(first_byte_ms=600))
+        memory = furnished(facts, policy=unbroken(limits(first_byte_ms=600)))
         memory.businesses["owner"] = replace(memory.businesses["owner"], running=10)
         async with gate(memory) as gateway:
             answers = await asyncio.gather(*(gateway.chat(f"x {n}") for n in range(10)))

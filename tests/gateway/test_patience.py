@@ -52,9 +52,9 @@ class Closed:
             took = int(SERVICE * self.draw.uniform(0.8, 1.2))
             self.ends.setdefault(call.ticket.id, self.world.clock.time + took)
 
-    def come(self, lane: int, business: str) -> Call:
+    def come(self, lane: int, business: str, budget: int | None = None) -> Call:
         """One more comes."""
-        call = self.world.open(lane, business)
+        call = self.world.open(lane, business, budget)
         self.look()
         return call
 
@@ -95,7 +95,8 @@ async def test_b07_who_waits_as_told_gets_in_and_has_its_turn() -> None:
         closed = furnished(draw)
         world, wanted = closed.world, draw.randrange(1, 4)
         while len(closed.refusals) < wanted:
-            closed.come(draw.randrange(3), draw.choice("xy"))
+            budget = round(draw.uniform(0.5, 4) * SERVICE) if draw.random() < 0.2 else None
+            closed.come(draw.randrange(3), draw.choice("xy"), budget)
             if draw.random() < 0.3:
                 closed.pass_on(world.clock.time + draw.randrange(SERVICE))
         # From here on nobody else comes.
@@ -104,13 +105,15 @@ async def test_b07_who_waits_as_told_gets_in_and_has_its_turn() -> None:
         seen[refusal.reason] += 1
         closed.pass_on(world.clock.time + round(refusal.retry_after * 1e9))
         before = len(closed.refusals)
-        again = closed.come(call.ticket.lane, call.ticket.business)
+        again = closed.come(call.ticket.lane, call.ticket.business, call.ticket.budget)
         assert again in world.calls, (seed, refusal, closed.refusals[before:])
         while again in world.calls:
             closed.pass_on(world.clock.time + SERVICE)
         assert world.ended[again.ticket.id] == "closed", (seed, refusal)
-    assert set(seen) == {"queue_full", "queue_timeout", "concurrency_exceeded"}
-    assert min(seen.values()) >= 3
+    assert set(seen) == {
+        *("queue_full", "queue_timeout", "concurrency_exceeded"),
+        *("backpressure", "latency_budget_unreachable"),
+    }
 
 
 @pytest.mark.parametrize(

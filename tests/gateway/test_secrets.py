@@ -13,7 +13,7 @@ from metering.core.keys import digest
 from metering.logs import ConsoleFormatter, JsonFormatter
 from scheduler.core.fleet import ModelFacts
 
-from .harness import KEY, LOW_KEY, Gate, chat_body, furnished, gate, limits, replica
+from .harness import KEY, LOW_KEY, Gate, chat_body, furnished, gate, limits, replica, unbroken
 from .stub import DONE, Seen, Wire, chat_answer, delta, stub, usage_event
 
 EXPIRED = "fl_live_expiredexpiredexpiredexpired"
@@ -161,7 +161,7 @@ async def test_f02_debug_logs_hold_no_secret_and_no_text(
     asyncio.get_running_loop().set_debug(True)
     async with stub(misbehave) as server:
         facts = replica(server.url, token_file=str(token), slots=2)
-        policy = limits(first_byte_ms=300)
+        policy = unbroken(limits(first_byte_ms=300))
         async with gate(furnished(facts, policy=policy)) as gateway:
             gateway.memory.model(ModelFacts("elsewhere"))
             await one_of_each(gateway)

@@ -46,12 +46,14 @@ class World:
         facts = ReplicaFacts(name, f"http://{name}", "vllm", "pool", slots, models={"m": "m"})
         self.scheduler.set_replica(ReplicaChanged(facts, POOL, ready, generation))
 
-    def open(self, lane: int = 1, business: str = "x") -> Call:
+    def open(self, lane: int = 1, business: str = "x", budget: int | None = None) -> Call:
         """A new request."""
         self.made += 1
         self.clock.time += 1000
         level = (0, 3, 8)[lane]
-        ticket = Ticket(f"{self.made:06}", business, "m", lane, level, self.clock.now())
+        ticket = Ticket(
+            f"{self.made:06}", business, "m", lane, level, self.clock.now(), budget=budget
+        )
         call = self.scheduler.open(ticket)
         self.calls.append(call)
         return call

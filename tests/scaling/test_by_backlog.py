@@ -10,7 +10,6 @@ import pytest
 from scheduler.core.decisions import Scale
 from scheduler.core.policy import Policy
 from scheduler.scaling import CardState
-from scheduler.scaling.follow import carry_out
 from tests.gateway.harness import URGENT_KEY
 
 from .test_local_processes import site, spare
@@ -68,22 +67,3 @@ async def test_a_backlog_of_p0_starts_cards_and_calm_drains_them_with_no_request
             lambda: sum(there.state(name) is CardState.UP for name in names) <= 1, 60.0
         )
         assert (await gateway.chat(key=URGENT_KEY, max_tokens=2)).status_code == 200
-
-
-async def test_no_more_cards_are_started_than_lack(tmp_path: Path) -> None:
-    """Those on their way count, and what is too much goes, the last started first."""
-    async with site(tmp_path, *(spare(f"spare-{number}") for number in range(1, 5))) as there:
-        carry_out(there.cards, Scale("pool", 0, 2), set())
-        states = [card.state for card in there.cards.cards()]
-        assert states.count(CardState.STARTING) == 2
-        carry_out(there.cards, Scale("pool", 0, 3), set())
-        states = [card.state for card in there.cards.cards()]
-        assert states.count(CardState.STARTING) == 3
-        carry_out(there.cards, Scale("other", 0, 3), set())
-        assert [card.state for card in there.cards.cards()] == states
-        for name in ("spare-1", "spare-2", "spare-3"):
-            await there.ready(name)
-        carry_out(there.cards, Scale("pool", 3, 1), {"spare-1", "spare-2", "spare-3"})
-        await there.reach(CardState.IDLE, "spare-3")
-        await there.reach(CardState.IDLE, "spare-2")
-        assert there.state("spare-1") is CardState.UP

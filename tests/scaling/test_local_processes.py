@@ -140,7 +140,10 @@ async def test_only_cards_with_the_model_are_taken_where_one_is_named(tmp_path: 
         assert (await there.gateway.chat(max_tokens=2)).headers["x-replica"] == "spare-2"
 
 
-async def test_a_server_that_dies_is_out_and_left_alone_for_a_while(tmp_path: Path) -> None:
+async def test_a_server_that_dies_is_out_and_left_alone_for_a_while(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("scheduler.scaling.processes.BROKEN_FIRST_S", 1.5)
     async with site(tmp_path, spare("spare-1")) as there:
         there.cards.start("pool", 1)
         await there.ready()
@@ -148,9 +151,7 @@ async def test_a_server_that_dies_is_out_and_left_alone_for_a_while(tmp_path: Pa
         await there.reach(CardState.BROKEN)
         assert there.cards.start("pool", 1) == 0
         assert not there.gateway.runtime.scheduler.state.replicas
-        # A while later.
-        there.cards._slots["spare-1"].again_at = 0.0
-        assert there.state() is CardState.IDLE
+        await there.reach(CardState.IDLE)
         assert there.cards.start("pool", 1) == 1
         await there.ready()
 

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import Mapping
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 
 from django.utils import timezone
@@ -30,7 +30,9 @@ MONTH = date(2026, 1, 1)
 def objects(people: People) -> dict[str, object]:
     """Usage, a statement and a bill of alpha; prices; a zip."""
     now = timezone.now()
-    set_prices(PriceList(models={"": ModelPrices(request=Decimal(1))}))
+    prices = PriceList(models={"": ModelPrices(request=Decimal(1))})
+    set_prices(prices)
+    set_prices(prices, starts_at=now + timedelta(days=1))
     row = UsageRecord.objects.create(
         id=uuid.uuid4(),
         business="alpha",
@@ -94,6 +96,7 @@ RIGHTS = [
     posts("finance-archive-make", "/finance/bills/archive/", CLOSE, 302),
     page("finance-archive", "/finance/bills/archive/{archive}/", FINANCE),
     page("finance-prices", "/finance/prices/", FINANCE),
+    posts("finance-prices-withdraw", "/finance/prices/2/withdraw/", {"sure": 1}, 302),
     page("finance-credit-notes", "/finance/credit-notes/", FINANCE),
     posts("finance-credit-notes", "/finance/credit-notes/", CREDIT, 302),
     page("finance-reconciliation", "/finance/reconciliation/", FINANCE),
@@ -121,7 +124,7 @@ RIGHTS = [
     api_write(
         "api-prices-list",
         "/api/v1/prices/",
-        {"prices": [{"model": "", "prompt": "2.5"}]},
+        {"prices": [{"model": "", "prompt": "2.5"}], "starts_at": "2099-01-01T00:00:00Z"},
         roles=FINANCE,
         granted=201,
     ),
