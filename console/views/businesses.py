@@ -68,7 +68,6 @@ def _show(request: HttpRequest, row: Business, status: int = 200, **forms: objec
         "has_envelope": envelope is not None,
         "reason_form": ReasonForm(),
         "asked": row.quota_requests.select_related("asked_by")[:RECENT],
-        "grades": GradeRequest.objects.filter(business=row).select_related("asked_by")[:RECENT],
         **forms,
     }
     return render(request, "console/business.html", context, status=status)

@@ -33,7 +33,7 @@ def compare_scenario(
     name: str, active: Policy, draft: Policy, watch: Callable[[float], None]
 ) -> Comparison:
     """Run the beginning of a built-in scenario under both policies."""
-    scenario = shortened(load(name))
+    scenario = shortened(load(name), MOST_REQUESTS)
     now = _side(scenario, active, active, lambda share: watch(share / 2))
     then = _side(scenario, draft, active, lambda share: watch(0.5 + share / 2))
     return {
@@ -47,7 +47,7 @@ def compare_scenario(
     }
 
 
-def shortened(scenario: Scenario, most: int = MOST_REQUESTS) -> Scenario:
+def shortened(scenario: Scenario, most: int) -> Scenario:
     """The scenario's beginning, with about ``most`` requests."""
     seconds = scenario.duration_s
     while seconds > 1 and _requests(scenario, seconds) > most:

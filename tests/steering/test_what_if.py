@@ -14,6 +14,7 @@ from scheduler.selectors.recording import TooMuchTrafficError, load_recording
 from scheduler.services.policy import import_policy, save_version
 from scheduler.services.what_if import WhatIfError, ask_what_if, run_what_if
 from scheduler.simulation.scenario_file import built_in, load
+from scheduler.whatif import made_up
 from scheduler.whatif.made_up import shortened
 
 from .recorded import made, scenario
@@ -116,7 +117,8 @@ def test_two_at_once_are_enough() -> None:
     ask_what_if(draft, actor=None, scenario="replica-loss")
 
 
-def test_a_scenario_under_two_policies() -> None:
+def test_a_scenario_under_two_policies(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(made_up, "MOST_REQUESTS", 3_000)
     import_policy(Policy(), active=True, author=None, reason="first")
     draft = save_version(replace(Policy(), mode="fifo"), author=None, reason="by arrival")
     row = ask_what_if(draft, actor=None, scenario="incident-eval-fills-cards")
