@@ -15,7 +15,7 @@ from console.forms.businesses import LimitsForm, ProfileForm, limits_of
 from console.forms.policy import ReasonForm
 from console.views.grade_decisions import waiting
 from metering.errors import QuotaRequestError
-from metering.models import Business, GradeRequest, Quota, QuotaRequest
+from metering.models import Business, Quota, QuotaRequest
 from metering.services.businesses import set_profile, suspend
 from metering.services.quotas import decide_quota_request, set_envelope, set_quota
 
