@@ -112,7 +112,12 @@ def _urgent(cores: Cores) -> dict[str, Seen]:
 def _allow(site: Installation, enabled: bool) -> None:
     path = site.folder / "policy.yaml"
     flag = str(enabled).lower()
-    path.write_text(f"scheduler:\n  preemption: {{enabled: {flag}}}\n", encoding="utf-8")
+    # Nobody is to be refused, however long urgent callers wait without it.
+    text = (
+        f"scheduler:\n  preemption: {{enabled: {flag}}}\n"
+        "  backpressure: {action: []}\n  admission: {latency_budget: false}\n"
+    )
+    path.write_text(text, encoding="utf-8")
     site.manage("policy", "import", str(path), "--activate", "--reason", "benchmark")
 
 
