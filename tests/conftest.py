@@ -39,6 +39,7 @@ for name in ("REDIS_URL", "LOG_LEVEL", "LOG_FORMAT", "METRICS_TOKEN"):
 from django.conf import settings  # noqa: E402 - reads the environment made above
 from django.db import connection, connections  # noqa: E402
 from django.db.backends.postgresql.base import DatabaseWrapper  # noqa: E402
+from django.db.models.signals import post_migrate  # noqa: E402
 
 from console.translations.catalogs import compile_all  # noqa: E402 - as above
 
@@ -74,7 +75,9 @@ def django_db_modify_db_settings(database_url: str) -> None:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> None:
-    """Tests that commit are cleaned up after by emptying tables, bills too."""
+    """Tests that commit are cleaned up after by emptying tables, bills too. Django would make
+    all permissions anew each time, which takes ten times as long."""
+    post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         name = connection.ops.quote_name(str(connection.settings_dict["NAME"]))
         cursor.execute(f"ALTER DATABASE {name} SET fairlane.may_truncate = 'yes'")
