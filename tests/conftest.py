@@ -46,6 +46,8 @@ from console.translations.catalogs import compile_all  # noqa: E402 - as above
 assert settings.FAIRLANE_DATA_DIR == SESSION_DIR / "data", "settings were read too early"
 # Passwords are slow to check on purpose; tests check hundreds.
 settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+# Every test's client is a server of its own to Django: none shall list all static files first.
+settings.SERVESTATIC_AUTOREFRESH = True
 # Pages are looked at in the languages as they are in the sources now.
 compile_all(settings.LOCALE_SOURCES, settings.LOCALE_PATHS[0])
 
