@@ -114,6 +114,8 @@ class World:
         yield events.PolicyChanged(
             replace(
                 policy,
+                # Else what waits for long would turn P2 away, and the length would not stay.
+                backpressure=replace(policy.backpressure, action=()),
                 queues=replace(
                     queues,
                     P0=replace(queues.P0, max_queue=room),
