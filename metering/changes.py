@@ -82,8 +82,7 @@ class ChangeListener:
             return
         try:
             await on_change(topic)
-        except Exception:
-            # Whatever a listener's own work met, the next change must still be heard.
+        except Exception:  # whatever a listener's work met, the next change must be heard
             logger.exception("change of %s was not taken up, trying again", topic)
         else:
             self._seen[topic] = version

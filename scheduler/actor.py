@@ -274,7 +274,7 @@ class Scheduler:
         """Tell who only looks on. A fault of theirs must cost nobody a slot or an answer."""
         try:
             tell(*args, **kwargs)
-        except Exception:  # see above: whatever it is, the decision stands
+        except Exception:  # a fault of who only looks on: the decision stands
             log.exception("a decision was not noted")
 
     def _reject(self, decision: Reject, now: int) -> None:
@@ -330,7 +330,7 @@ class Scheduler:
         for item in (*told, *pending):
             try:
                 decisions = step(self.state, item, self._clock.now())
-            except Exception:  # as above; what cannot be told is left out
+            except Exception:  # a fault in the core again: what cannot be told is left out
                 log.exception("scheduler rebuild left out %s", type(item).__name__)
                 self._refuse(_request_of(item), Refusal("internal_error", None))
                 continue

@@ -81,7 +81,7 @@ class EmbeddedPostgres:
             self._initialise()
             self._launch()
             self._wait()
-        except BaseException:
+        except BaseException:  # whatever ended the start: no server is left behind
             self.stop()
             raise
         return self.url

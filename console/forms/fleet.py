@@ -28,7 +28,7 @@ class EntryForm(forms.Form):
 
     def entry(self) -> dict[str, object]:
         """The entry in the file's form; what is empty is left out."""
-        raise NotImplementedError
+        return dict(self.cleaned_data)
 
     def document(self) -> FleetDocument | None:
         """A document with this entry; None, with errors at the fields, where it is none."""
@@ -65,11 +65,6 @@ class PoolForm(EntryForm):
         initial=Lane.values,
         widget=forms.CheckboxSelectMultiple,
     )
-
-    def entry(self) -> dict[str, object]:
-        """The entry of ``pools``."""
-        given = self.cleaned_data
-        return {"name": given["name"], "kind": given["kind"], "lanes": given["lanes"]}
 
 
 class ReplicaForm(EntryForm):

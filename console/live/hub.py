@@ -203,8 +203,7 @@ class LiveHub:
             await self._rejoin()
             try:
                 await self.recheck()
-            except Exception:
-                # Most likely the database is away; the next round asks again.
+            except Exception:  # the database is away, say; the next round asks again
                 logger.exception("live viewers could not be checked")
 
     async def _rejoin(self) -> None:

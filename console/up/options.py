@@ -68,7 +68,7 @@ def listen(port: int) -> socket.socket:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         bound.bind((HOST, port))
         bound.listen()
-    except BaseException:
+    except BaseException:  # whatever it was: the port is not held
         bound.close()
         raise
     return bound

@@ -67,8 +67,7 @@ class Writer:
             stopping = self._stop.is_set()
             try:
                 moved = self._move()
-            except Exception:
-                # A fault of one turn must not end the thread: rows would pile up unseen.
+            except Exception:  # one turn's fault must not end the thread: rows would pile up
                 logger.exception("usage journal: a batch could not be moved, trying again")
                 moved = 0
             if stopping and (not moved or time.monotonic() > self._deadline):

@@ -4,22 +4,23 @@ The first request in order takes any free replica that holds its model. One that
 holds up nobody behind it that asks for another model.
 """
 
+from abc import ABC, abstractmethod
 from heapq import heappop, heappush
 
 from .baseline import SHIFT, Baseline
 from .scheduling import Cluster
 
 
-class SharedQueue(Baseline):
+class SharedQueue(Baseline, ABC):
     """One queue in order of ``rank``, then arrival; kept as one heap a model."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self._queues: list[list[int]] = [[] for _ in self.holders]
 
+    @abstractmethod
     def rank(self, request: int) -> int:
         """The lower, the sooner."""
-        raise NotImplementedError
 
     def arrived(self, request: int) -> None:
         """See Scheduler."""
