@@ -2,14 +2,11 @@
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from metering.errors import GradeRequestError
 from metering.models import Business, ChangeVersion, Grade, GradeRequest
-from metering.services import audit
+from metering.services import audit, petitions
 from metering.services.changes import announce
-
-LONGEST_WORD = 500
 
 
 def request_grade(
@@ -29,7 +26,7 @@ def request_grade(
         raise GradeRequestError("there is no such grade")
     if Grade.values.index(grade) >= Grade.values.index(business.grade):
         raise GradeRequestError("the business has that grade or a better one")
-    word = _word(reason)
+    word = petitions.word(reason, GradeRequestError)
     with transaction.atomic():
         try:
             with transaction.atomic():
@@ -50,7 +47,7 @@ def withdraw_grade_request(
 ) -> None:
     """Take an open request back. Raises GradeRequestError when it was decided meanwhile."""
     with transaction.atomic():
-        _close(request, GradeRequest.Status.WITHDRAWN, "", actor)
+        petitions.close(request, GradeRequest.Status.WITHDRAWN, "", actor, GradeRequestError)
         _record(request, "grade.withdraw", actor, source)
 
 
@@ -64,30 +61,15 @@ def decide_grade_request(
 ) -> GradeRequest:
     """Approve an open request, which gives the business its grade, or decline it with a word.
     Raises GradeRequestError for one that was decided already."""
-    word = _word(answer)
+    word = petitions.word(answer, GradeRequestError)
     with transaction.atomic():
         status = GradeRequest.Status.APPROVED if approve else GradeRequest.Status.DECLINED
-        _close(request, status, word, actor)
+        petitions.close(request, status, word, actor, GradeRequestError)
         _record(request, "grade.approve" if approve else "grade.decline", actor, source)
         if approve:
             Business.objects.filter(pk=request.business_id).update(grade=request.grade)
             announce(ChangeVersion.Topic.ACCESS)
     return request
-
-
-def _close(
-    request: GradeRequest, status: GradeRequest.Status, answer: str, actor: AbstractBaseUser | None
-) -> None:
-    """Compare and set: two people who decide at once are one decision and one refusal."""
-    changed = GradeRequest.objects.filter(pk=request.pk, status=GradeRequest.Status.OPEN).update(
-        status=status,
-        answer=answer,
-        decided_at=timezone.now(),
-        decided_by_id=None if actor is None else actor.pk,
-    )
-    if not changed:
-        raise GradeRequestError("the request is not open any more")
-    request.refresh_from_db()
 
 
 def _record(row: GradeRequest, action: str, actor: AbstractBaseUser | None, source: str) -> None:
@@ -101,10 +83,3 @@ def _record(row: GradeRequest, action: str, actor: AbstractBaseUser | None, sour
         reason=row.reason,
         answer=row.answer,
     )
-
-
-def _word(text: str) -> str:
-    word = text.strip()
-    if len(word) > LONGEST_WORD:
-        raise GradeRequestError(f"at most {LONGEST_WORD} characters, please")
-    return word

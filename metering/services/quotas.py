@@ -9,7 +9,6 @@ from decimal import Decimal
 
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from metering.core.quotas import FIELDS, Changes, Limits, LimitsError, beyond, cleaned
 from metering.errors import QuotaRequestError
@@ -22,11 +21,10 @@ from metering.models import (
     Quota,
     QuotaRequest,
 )
-from metering.services import audit
+from metering.services import audit, petitions
 from metering.services.changes import announce
 
 Clean = Mapping[str, int | float | Decimal | None]
-LONGEST_WORD = 500
 
 
 def set_quota(
@@ -140,7 +138,7 @@ def request_quota(
     reason that is too long, and while another request of the business is open.
     """
     values = _cleaned(wanted)
-    word = _word(reason)
+    word = petitions.word(reason, QuotaRequestError)
     with transaction.atomic():
         held = _locked(business)
         values = {n: v for n, v in values.items() if getattr(held, n) != v}
@@ -165,7 +163,7 @@ def withdraw_quota_request(
 ) -> None:
     """Take an open request back. Raises QuotaRequestError when it was decided meanwhile."""
     with transaction.atomic():
-        _close(request, QuotaRequest.Status.WITHDRAWN, "", actor)
+        petitions.close(request, QuotaRequest.Status.WITHDRAWN, "", actor, QuotaRequestError)
         _audit_request(request, "quota.withdraw", actor, source)
 
 
@@ -179,11 +177,11 @@ def decide_quota_request(
 ) -> QuotaRequest:
     """Approve an open request, which sets its limits and widens the envelope to hold them, or
     decline it with a word. Raises QuotaRequestError for one that was decided already."""
-    word = _word(answer)
+    word = petitions.word(answer, QuotaRequestError)
     business = request.business
     with transaction.atomic():
         status = QuotaRequest.Status.APPROVED if approve else QuotaRequest.Status.DECLINED
-        _close(request, status, word, actor)
+        petitions.close(request, status, word, actor, QuotaRequestError)
         action = "quota.approve" if approve else "quota.decline"
         _audit_request(request, action, actor, source, wanted=request.wanted, answer=word)
         if approve:
@@ -253,24 +251,6 @@ def _widen(business: Business, values: Clean) -> None:
         row.save(update_fields=list(more))
 
 
-def _close(
-    request: QuotaRequest,
-    status: QuotaRequest.Status,
-    answer: str,
-    actor: AbstractBaseUser | None,
-) -> None:
-    """Compare and set: two people who decide at once are one decision and one refusal."""
-    changed = QuotaRequest.objects.filter(pk=request.pk, status=QuotaRequest.Status.OPEN).update(
-        status=status,
-        answer=answer,
-        decided_at=timezone.now(),
-        decided_by_id=None if actor is None else actor.pk,
-    )
-    if not changed:
-        raise QuotaRequestError("the request is not open any more")
-    request.refresh_from_db()
-
-
 def _audit_request(
     row: QuotaRequest, action: str, actor: AbstractBaseUser | None, source: str, **data: object
 ) -> None:
@@ -287,10 +267,3 @@ def _audit_request(
 def _plain(values: Clean) -> dict[str, int | float | str | None]:
     """As JSON keeps them: money as text, so that nothing of it is lost."""
     return {n: str(v) if isinstance(v, Decimal) else v for n, v in values.items()}
-
-
-def _word(text: str) -> str:
-    word = text.strip()
-    if len(word) > LONGEST_WORD:
-        raise QuotaRequestError(f"at most {LONGEST_WORD} characters, please")
-    return word
