@@ -73,11 +73,7 @@ def _worth_a_look(state: State, lanes: list[int]) -> bool:
     margin = state.policy.preemption.margin_ms * MS
     for (model, lane), count in state.queues.waiting.items():
         if lane in lanes:
-            ends = sum(
-                replica.turnover
-                for replica in state.replicas.values()
-                if model in replica.facts.models and lane in replica.lanes
-            )
+            ends = state.turnover(model, lane)
             if count > margin * ends:
                 return True
     return False

@@ -77,7 +77,7 @@ def _wait(state: "State") -> int:
     if state.yielding or (state.stoppable and state.policy.preemption.enabled):
         return longest
     for model, count in waiting.items():
-        ends = sum(r.turnover for r in state.replicas.values() if r.takes(model, 0, 0))
+        ends = state.turnover(model, 0)
         longest = max(longest, int(count / ends) if ends else 0)
     return longest
 

@@ -89,6 +89,14 @@ class State:
             found = self.tenants[business] = Tenant()
         return found
 
+    def turnover(self, model: str, lane: int) -> float:
+        """Slots that may take such requests, coming free per ns by expectation."""
+        return sum(
+            replica.turnover
+            for replica in self.replicas.values()
+            if model in replica.facts.models and lane in replica.lanes
+        )
+
     def draw(self, below: int) -> int:
         """A number from 0 to ``below`` - 1, of the seed alone (linear congruential)."""
         self.seed = (self.seed * SEED_FACTOR + SEED_TERM) & SEED_BITS
