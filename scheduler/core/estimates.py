@@ -84,10 +84,12 @@ class Estimates:
 
     def expected(self, ticket: Ticket, replica: str, produced: int = 0) -> int:
         """Slot time (ns) to expect of a request on a replica."""
-        unit = self.per_unit(ticket.model, replica)
-        if not unit:
-            unit = TOKEN_PRIOR if ticket.prompt or ticket.output else SERVICE_PRIOR
-        return int(unit * self.work(ticket, produced))
+        known = self.service.get((ticket.model, replica)) or self.models.get(ticket.model)
+        unit = known.value if known is not None else 0.0
+        if not (ticket.prompt or ticket.output):
+            return int(unit or SERVICE_PRIOR)
+        left = max(1, self.tokens(ticket) - produced)
+        return int((unit or TOKEN_PRIOR) * (left + (ticket.prompt + produced) / PREFILL_PER_DECODE))
 
     def typical(self, ticket: Ticket, work: float) -> int:
         """Slot time (ns) to expect of so much work wherever it may come to run."""

@@ -39,7 +39,8 @@ def leave(state: State, request: Request) -> None:
 def charge(state: State, request: Request) -> None:
     """Count the slot time expected of a request that starts."""
     lane, tenant = request.lane, request.tenant
-    request.charged = tenant.charge(lane, request.estimate * state.policy.order.fairness)
+    due = request.charged = request.estimate * state.policy.order.fairness / tenant.weight
+    tenant.served[lane] += due
     state.sequence += 1
     tenant.turns[request.ticket.model] = state.sequence
     state.passes[lane] += request.estimate / state.shares[lane]
@@ -50,11 +51,11 @@ def settle(state: State, request: Request, *, lost: bool) -> None:
     lane, tenant = request.lane, request.tenant
     held = state.now - request.dispatched
     state.passes[lane] += (held - request.estimate) / state.shares[lane]
-    before = tenant.served[lane]
-    due = 0.0 if lost else held * state.policy.order.fairness
-    tenant.settle(lane, request.charged, due)
-    request.charged = 0.0
-    if tenant.served[lane] < before and tenant.queued and state.lane_queued[lane]:
+    due = 0.0 if lost else held * state.policy.order.fairness / tenant.weight
+    tenant.used[lane] += due
+    tenant.served[lane] += due - request.charged
+    fell, request.charged = due < request.charged, 0.0
+    if fell and tenant.queued and state.lane_queued[lane]:
         state.queues.fell(request.ticket.business, lane, tenant.served[lane])
 
 

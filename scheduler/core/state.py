@@ -32,10 +32,10 @@ class State:
     nobody holds. ``blocked`` names replicas kept free for a request
     at the head of the queue that needs more KV cache than is free there. ``virtual`` is the
     largest counter of a business that has left the lane, ``active`` has those that have not,
-    and ``passes`` says how far each lane has come in mode weighted. ``retries`` may be made
-    now; ``hopeless`` requests were refused, or let in to probe, by their budgets; ``broken``
-    replicas have an open breaker. P0's wait is looked at next at ``press_at`` (ns), if any
-    waits or pressure is ``watching``."""
+    and ``passes`` says how far each lane has come in mode weighted. ``retries`` could be made
+    when the last was, since when there were so many ``arrivals``. ``hopeless`` requests were
+    refused, or let in to probe, by their budgets; ``broken`` replicas have an open breaker.
+    P0's wait is looked at next at ``press_at`` (ns), if any waits or pressure is ``watching``."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
@@ -72,6 +72,7 @@ class State:
     breakers: dict[str, Breaker] = field(default_factory=dict)
     outcomes: Outcomes = field(default_factory=Outcomes)
     retries: float = 3.0
+    arrivals: int = 0
     hopeless: int = 0
     press_at: int = 0
     watching: bool = False

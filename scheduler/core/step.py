@@ -66,7 +66,7 @@ def _arrived(state: State, event: events.Arrived, out: list[Decision]) -> None:
     if ticket.id in state.requests:
         return
     state.sequence += 1
-    state.retries = min(MOST_RETRIES, state.retries + state.policy.failover.retry_budget)
+    state.arrivals += 1
     work = note_arrival(state, ticket)
     tenant = state.tenant(ticket.business)
     request = Request(ticket, state.sequence, tenant, work, lane=ticket.lane)
@@ -190,6 +190,9 @@ def _retries(state: State, request: Request, event: events.Failed) -> bool:
     has, or whose replica was gone, is not counted: it makes no work twice."""
     if request.produced or event.fault is events.Fault.UNREACHABLE:
         return True
+    earned = state.arrivals * state.policy.failover.retry_budget
+    state.arrivals = 0
+    state.retries = min(MOST_RETRIES, state.retries + earned)
     if state.retries < 1.0:
         return False
     state.retries -= 1.0

@@ -72,15 +72,3 @@ class Tenant:
     def may_wait(self) -> bool:
         """Whether one more may wait beside those that do."""
         return self.queued_limit is None or self.queued < self.queued_limit
-
-    def charge(self, lane: int, slot_time: float) -> float:
-        """Count slot time (ns) that is expected; returns what was charged."""
-        due = slot_time / self.weight
-        self.served[lane] += due
-        return due
-
-    def settle(self, lane: int, charged: float, slot_time: float) -> None:
-        """Count what it really was instead."""
-        due = slot_time / self.weight
-        self.used[lane] += due
-        self.served[lane] += due - charged
