@@ -34,6 +34,8 @@ class Site:
     def __init__(self, gateway: Gate, cards: LocalProcesses) -> None:
         self.gateway = gateway
         self.cards = cards
+        # The whole run's emulator is a child of the same process.
+        self._others = set(_servers())
 
     def state(self, name: str = "spare-1") -> CardState:
         """Where a card is."""
@@ -50,10 +52,14 @@ class Site:
 
     @property
     def pid(self) -> int:
-        """The only server's process."""
-        children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-        (found,) = [int(c) for c in children if "scheduler.emulator" in _command(int(c))]
+        """The process of the only server that came since."""
+        (found,) = set(_servers()) - self._others
         return found
+
+
+def _servers() -> list[int]:
+    children = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return [int(c) for c in children if "scheduler.emulator" in _command(int(c))]
 
 
 def _command(pid: int) -> str:
