@@ -15,7 +15,7 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 
 from console.models import User
-from metering.models import ApiKey, Business, Membership, TierCredential
+from metering.models import AlertTarget, ApiKey, Business, Membership, TierCredential
 
 P = ParamSpec("P")
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
@@ -110,6 +110,15 @@ def credential_to_change(request: HttpRequest, jti: UUID) -> TierCredential:
 def member_to_change(request: HttpRequest, pk: int) -> Membership:
     """The membership, for an owner of its business: 404 and 403 as for a key."""
     row = Membership.objects.filter(pk=pk).select_related("business", "user").first()
+    if row is None:
+        raise Http404
+    business_to_change(request, row.business.name)
+    return row
+
+
+def alert_target_to_change(request: HttpRequest, pk: int) -> AlertTarget:
+    """The address, for an owner of its business: 404 and 403 as for a key."""
+    row = AlertTarget.objects.filter(pk=pk).select_related("business").first()
     if row is None:
         raise Http404
     business_to_change(request, row.business.name)

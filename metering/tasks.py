@@ -8,7 +8,8 @@ from celery import shared_task
 from metering.services.alerts import alert_budgets
 from metering.services.archives import TASK, make_archives
 from metering.services.house import keep_house
-from metering.services.month_close import close_due
+from metering.services.month_close import TASK as FINISH_CLOSES
+from metering.services.month_close import close_due, finish_closes
 from metering.services.reconciliation import reconcile as reconcile_month
 from metering.services.reconciliation import reconcile_recent
 from metering.services.settlement import settle_due
@@ -30,6 +31,13 @@ def settle() -> None:
 def close_months() -> None:
     """Close months whose grace period is over, and see that their bills are right."""
     for closed in close_due():
+        reconcile_month(closed.month)
+
+
+@_task(FINISH_CLOSES)
+def finish_months() -> None:
+    """Issue the bills of months that somebody has closed by hand, and see that they are right."""
+    for closed in finish_closes():
         reconcile_month(closed.month)
 
 

@@ -7,6 +7,7 @@ from console.views import finance, prices, reconciliation
 urlpatterns = [
     path("finance/bills/", finance.bills, name="finance-bills"),
     path("finance/bills/close/", finance.close, name="finance-close"),
+    path("finance/bills/close/<slug:month>/", finance.closing, name="finance-closing"),
     path("finance/bills/archive/", finance.make_archive, name="finance-archive-make"),
     path("finance/bills/archive/<int:pk>/", finance.archive, name="finance-archive"),
     path("finance/prices/", prices.prices, name="finance-prices"),

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from console.views import bills, credentials, keys, members, overview, playground, quotas
+from console.views import alerts, bills, credentials, keys, members, overview, playground, quotas
 
 urlpatterns = [
     path("", overview.overview, name="overview"),
@@ -16,6 +16,8 @@ urlpatterns = [
     path("credentials/grade/withdraw/", credentials.withdraw_grade, name="grade-withdraw"),
     path("quotas/", quotas.quotas, name="quotas"),
     path("quotas/request/withdraw/", quotas.withdraw, name="quota-withdraw"),
+    path("quotas/alerts/", alerts.alerts, name="alerts"),
+    path("quotas/alerts/<int:pk>/remove/", alerts.remove, name="alert-remove"),
     path("bills/", bills.bills, name="bills"),
     path("bills/<int:number>/", bills.bill, name="bill"),
     path("bills/<int:number>/<slug:suffix>/", bills.download, name="bill-download"),

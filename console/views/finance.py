@@ -27,7 +27,7 @@ from metering.selectors import bills as selectors
 from metering.selectors.showback import Spent, all_month_to_date
 from metering.services import bills as services
 from metering.services.archives import request_archive
-from metering.services.month_close import close_month
+from metering.services.month_close import begin_close
 
 PER_PAGE = 100
 MONTHS_SHOWN = 12
@@ -87,18 +87,36 @@ def bills(request: HttpRequest) -> HttpResponse:
 @require_POST
 @role_required(User.Role.FINANCE)
 def close(request: HttpRequest) -> HttpResponse:
-    """Close the month, and whatever before it is still open."""
+    """Close the month, and whatever before it is still open; the bills come in the background."""
     month = _posted_month(request)
     try:
-        closed = close_month(month, source="console")
+        begun = begin_close(month, actor=signed_in(request))
     except BillingRequestError as refusal:
         messages.error(request, said(refusal))
     else:
-        count = sum(each.issued for each in closed)
-        messages.success(
-            request, _("The month is closed. Bills issued: %(count)d.") % {"count": count}
-        )
+        if begun:
+            messages.success(
+                request, _("The month is closed. Its bills are issued in the background.")
+            )
+        else:
+            messages.info(request, _("The month was closed already."))
     return _to_month(month)
+
+
+@require_safe
+@role_required(User.Role.FINANCE)
+def closing(request: HttpRequest, month: str) -> HttpResponse:
+    """How far the bills of a month that is being closed have come; when they are all there, the
+    whole page is fetched anew."""
+    found = month_in(month)
+    close = MonthClose.objects.filter(month=found).first() if found else None
+    if close is None:
+        raise Http404
+    context = {"close": close, "month": close.month, "count": _bill_count(close.month)}
+    response = render(request, "console/_closing.html", context)
+    if close.billed_at is not None:
+        response.headers["HX-Refresh"] = "true"
+    return response
 
 
 @require_POST
@@ -158,6 +176,10 @@ def credit_notes(request: HttpRequest) -> HttpResponse:
     status = 422 if form.errors else 200
     context = {"form": form, "page": page}
     return render(request, "console/credit_notes.html", context, status=status)
+
+
+def _bill_count(month: date) -> int:
+    return Bill.objects.filter(month=month).count()
 
 
 def chosen_month(request: HttpRequest) -> date:

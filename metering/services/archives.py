@@ -4,12 +4,10 @@ import io
 import zipfile
 from datetime import date, timedelta
 
-from celery import current_app
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import transaction
 from django.db.models import Q
 from django.utils import timezone
-from kombu.exceptions import ChannelError, OperationalError
 
 from metering.core.periods import first_of
 from metering.errors import BillingRequestError
@@ -17,6 +15,7 @@ from metering.exports import FORMATS, filename, render
 from metering.models import Bill, BillArchive, MonthClose
 from metering.selectors.bills import bill_document
 from metering.services import audit
+from metering.services.background import start
 from metering.services.bills import places_of
 
 TASK = "metering.make_archives"
@@ -46,7 +45,7 @@ def request_archive(
             created_by_id=None if actor is None else actor.pk,
         )
         audit.record("bills.archive", actor=actor, source=source, target=f"{month:%Y-%m}")
-        transaction.on_commit(_start)
+        transaction.on_commit(lambda: start(TASK))
     return archive
 
 
@@ -62,14 +61,6 @@ def make_archives() -> int:
 def drop_old_archives() -> int:
     """Forget zips that are older than a week: they can be made again."""
     return BillArchive.objects.filter(created_at__lt=timezone.now() - KEPT).delete()[0]
-
-
-def _start() -> None:
-    try:
-        current_app.send_task(TASK)
-    except (OperationalError, ChannelError, OSError):
-        # Workers look for waiting archives every few seconds anyway.
-        return
 
 
 def _claim() -> BillArchive | None:

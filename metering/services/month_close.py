@@ -2,14 +2,15 @@
 
 First, for a moment, no row may be written and the billing clock moves on: from then on a row of
 that month counts as late and goes on a later bill. Then its days are settled one last time and
-each business gets its bill. A process that dies in between leaves a month whose bills the next
-one issues.
+each business gets its bill: by whoever closes it, or in the background where somebody waits for
+an answer. A process that dies in between leaves a month whose bills the next one issues.
 """
 
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 
 from django.conf import settings
+from django.contrib.auth.base_user import AbstractBaseUser
 from django.db import connection, transaction
 from django.db.models import Min
 from django.utils import timezone
@@ -18,6 +19,7 @@ from metering.core.periods import day_of, first_of, month_bounds, month_of, next
 from metering.errors import BillingRequestError
 from metering.models import Adjustment, DailyStatement, DaySettlement, LateUsage, MonthClose
 from metering.services import audit
+from metering.services.background import start
 from metering.services.billing_clock import clock, close_until
 from metering.services.bills import issue_bill
 from metering.services.settlement import (
@@ -29,6 +31,8 @@ from metering.services.settlement import (
     settle_closing_day,
     settle_due,
 )
+
+TASK = "metering.finish_closes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,47 @@ def close_month(
     not over yet.
     """
     now = now or timezone.now()
+    month = _over(month, now)
+    settle_due(now=now)
+    return [_finish(_take_no_more(each, now), source) for each in months_to_close(month)]
+
+
+def begin_close(
+    month: date,
+    *,
+    actor: AbstractBaseUser | None,
+    source: str = "console",
+    now: datetime | None = None,
+) -> int:
+    """The quick half of ``close_month``: ``finish_closes`` settles the days and issues the bills,
+    in the background. Returns the number of months that were open. Raises the same."""
+    now = now or timezone.now()
+    month = _over(month, now)
+    with transaction.atomic():
+        begun = [each for each in months_to_close(month) if not _is_closed(each)]
+        for each in begun:
+            _take_no_more(each, now)
+            audit.record("month.begin_close", actor=actor, source=source, target=f"{each:%Y-%m}")
+        transaction.on_commit(lambda: start(TASK))
+    return len(begun)
+
+
+def finish_closes(*, source: str = "console") -> list[Closed]:
+    """Issue the bills of each month that is closed and has not all of them. Safe to repeat."""
+    found = MonthClose.objects.filter(billed_at=None).order_by("month")
+    return [_finish(close, source) for close in found]
+
+
+def _is_closed(month: date) -> bool:
+    return MonthClose.objects.filter(month=month).exists()
+
+
+def _over(month: date, now: datetime) -> date:
+    """The first day of a month that is over."""
     month = first_of(month)
     if month_bounds(month, billing_zone())[1] > now:
         raise BillingRequestError(f"{month:%Y-%m} is not over yet")
-    settle_due(now=now)
-    return [_finish(_take_no_more(each, now), source) for each in months_to_close(month)]
+    return month
 
 
 def close_due(*, now: datetime | None = None) -> list[Closed]:

@@ -8,12 +8,14 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
+from django.contrib.auth import get_user_model
 from django.db import Error, connection, connections, transaction
 from django.db.models import ProtectedError, Sum
 
 from metering.errors import BillingRequestError
 from metering.models import (
     Adjustment,
+    AuditEntry,
     Bill,
     BillLine,
     CreditNote,
@@ -23,7 +25,13 @@ from metering.models import (
     UsageRecord,
 )
 from metering.services.bills import credit
-from metering.services.month_close import Closed, close_due, close_month
+from metering.services.month_close import (
+    Closed,
+    begin_close,
+    close_due,
+    close_month,
+    finish_closes,
+)
 from metering.services.settlement import settle_due
 
 from .world import PRICES, price_all, table, used
@@ -116,6 +124,27 @@ def test_rows_that_come_after_the_bill_go_on_the_next() -> None:
     assert sum(BillLine.objects.values_list("requests", flat=True)) == UsageRecord.objects.count()
     # Late for both months: it goes on the first that is open.
     assert used(last).billed_in == MAY
+
+
+@pytest.mark.django_db
+def test_a_month_closed_by_hand_gets_its_bills_in_the_background() -> None:
+    """Rows that come in between are late already; and it names who closed it."""
+    price_all()
+    used(NOON)
+    finance = get_user_model().objects.create_user("finance")
+    assert begin_close(MARCH, actor=finance, now=APRIL_2) == 1
+    assert begin_close(MARCH, actor=finance, now=APRIL_2) == 0
+    assert not Bill.objects.exists()
+    used(NOON)
+    assert finish_closes() == [Closed(MARCH, 1)]
+    assert finish_closes() == []
+    assert BillLine.objects.get().requests == 1
+    assert close_month(APRIL, now=MAY_2) == [Closed(APRIL, 1)]
+    assert sum(BillLine.objects.values_list("requests", flat=True)) == 2
+    (entry,) = AuditEntry.objects.filter(action="month.begin_close")
+    assert (entry.actor_name, entry.target) == ("finance", "2026-03")
+    with pytest.raises(BillingRequestError, match="not over yet"):
+        begin_close(MAY, actor=finance, now=MAY_2)
 
 
 @pytest.mark.django_db(transaction=True)

@@ -49,6 +49,7 @@ PAGES: dict[str, tuple[str, ...]] = {
     "credential-narrow": ("owner", *ISSUE, "link:Done: back", "link:Narrow"),
     "credential-revoke": ("owner", *ISSUE, "link:Done: back", "link:Revoke"),
     "quotas": ("owner", "/quotas/"),
+    "alerts": ("owner", "/quotas/alerts/"),
     "quotas-wrong": (
         "owner",
         "/quotas/",

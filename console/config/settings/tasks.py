@@ -56,6 +56,12 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": crontab(minute="30"),
         "options": {"expires": 3600},
     },
+    "months closed by hand": {
+        "task": "metering.finish_closes",
+        # The backstop, as below.
+        "schedule": 15.0,
+        "options": {"expires": 15},
+    },
     "archives": {
         "task": "metering.make_archives",
         # The backstop for a request that the broker did not take.

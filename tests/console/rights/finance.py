@@ -70,7 +70,12 @@ def objects(people: People) -> dict[str, object]:
     close.billed_at = now
     close.save()
     archive = BillArchive.objects.create(month=MONTH, state="ready", content=b"PK")
-    return {"usage": str(row.pk), "statement": statement.pk, "archive": archive.pk}
+    return {
+        "usage": str(row.pk),
+        "statement": statement.pk,
+        "archive": archive.pk,
+        "closed": "2026-01",
+    }
 
 
 def of_alpha(name: str, path: str) -> Right:
@@ -93,6 +98,7 @@ RIGHTS = [
     page("finance-usage", "/finance/usage/", FINANCE),
     page("finance-bills", "/finance/bills/", FINANCE),
     posts("finance-close", "/finance/bills/close/", CLOSE, 302),
+    page("finance-closing", "/finance/bills/close/{closed}/", FINANCE),
     posts("finance-archive-make", "/finance/bills/archive/", CLOSE, 302),
     page("finance-archive", "/finance/bills/archive/{archive}/", FINANCE),
     page("finance-prices", "/finance/prices/", FINANCE),

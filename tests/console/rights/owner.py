@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 from metering.models import Membership
+from metering.services.alert_targets import add_target
 from metering.services.credentials import issue_credential
 from metering.services.grades import request_grade
 from metering.services.keys import create_key
@@ -20,6 +21,7 @@ def objects(people: People) -> dict[str, object]:
     )
     request_grade(people.alpha, "vip", actor=people.owner)
     request_quota(people.alpha, {"running": 5}, actor=people.owner)
+    target, _secret = add_target(people.alpha, "mail", "books@alpha.example", actor=None)
     guest = Membership.objects.create(user=person("guest"), business=people.alpha)
     return {
         "key": key.pk,
@@ -27,6 +29,7 @@ def objects(people: People) -> dict[str, object]:
         "jti": str(credential.jti),
         "short": str(credential.jti)[:8],
         "member": guest.pk,
+        "alert_target": target.pk,
     }
 
 
@@ -58,6 +61,16 @@ RIGHTS = [
     page("quotas", "/quotas/", OWNERS, hidden="alpha"),
     page_to_change("quotas", "/quotas/", LIMITS),
     page_to_change("quota-withdraw", "/quotas/request/withdraw/", ALPHA, granted=302),
+    page("alerts", "/quotas/alerts/", OWNERS, hidden="books@alpha.example"),
+    page_to_change(
+        "alerts",
+        "/quotas/alerts/",
+        {**ALPHA, "kind": "mail", "address": "more@alpha.example"},
+        granted=302,
+    ),
+    page_to_change(
+        "alert-remove", "/quotas/alerts/{alert_target}/remove/", {"sure": 1}, granted=302
+    ),
     page("members", "/members/", OWNERS, hidden="guest"),
     page_to_change(
         "members", "/members/", {**ALPHA, "person": "outsider", "role": "member"}, granted=302
