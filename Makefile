@@ -26,6 +26,9 @@ endif
 STATIC_SOURCES := $(shell find static -type f 2>/dev/null)
 LOCALE_SOURCES := $(shell find console/locale -name '*.po' 2>/dev/null)
 
+# Processes that run tests; 0: this one alone, as a debugger needs it.
+WORKERS ?= 2
+
 .PHONY: help up test test-long test-vllm check bench incident simulate lock tools clean
 
 help:
@@ -40,7 +43,7 @@ up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static build/.locale
 	@LOG_FORMAT=$${LOG_FORMAT:-console} exec $(PY) manage.py up --port $(PORT)
 
 test: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools
-	@$(PY) -m pytest $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
 
 # The property tests of the core again with many more examples; load and billing at full size.
 test-long: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools

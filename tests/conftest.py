@@ -27,6 +27,7 @@ collect_ignore = [] if os.environ.get("FAIRLANE_VLLM") else ["vllm"]
 SESSION_DIR = Path(tempfile.mkdtemp(prefix="fairlane-tests-"))
 SESSION_DIR.chmod(0o711)
 
+WORKER = "PYTEST_XDIST_WORKER" in os.environ
 EMBEDDED: EmbeddedPostgres | None = None
 if not os.environ.get("DATABASE_URL"):
     EMBEDDED = EmbeddedPostgres(SESSION_DIR / "postgres", durable=False)
@@ -49,10 +50,29 @@ settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 # Every test's client is a server of its own to Django: none shall list all static files first.
 settings.SERVESTATIC_AUTOREFRESH = True
 # Pages are looked at in the languages as they are in the sources now.
-compile_all(settings.LOCALE_SOURCES, settings.LOCALE_PATHS[0])
+if not WORKER:
+    compile_all(settings.LOCALE_SOURCES, settings.LOCALE_PATHS[0])
 
 hypothesis.settings.register_profile("long", max_examples=20_000, deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers have folders and servers of their own: they inherit nothing of what stands above."""
+    if config.getoption("numprocesses", None):
+        os.environ.pop("DJANGO_SETTINGS_MODULE")
+        os.environ.pop("FAIRLANE_DATA_DIR")
+        if EMBEDDED is not None:
+            os.environ.pop("DATABASE_URL")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What a file's tests share is made once: they stay in one worker, and all that need the
+    whole site in one."""
+    for item in items:
+        browser = item.get_closest_marker("browser") is not None
+        item.add_marker(pytest.mark.xdist_group("browser" if browser else item.path.stem))
 
 
 def pytest_unconfigure() -> None:
