@@ -46,6 +46,23 @@ class User(AbstractUser):
     objects: ClassVar[PeopleManager] = PeopleManager()
 
 
+class SignOn(models.Model):
+    """Who ``user`` is to the OpenID Connect provider that vouches for them."""
+
+    user = models.OneToOneField(User, on_delete=models.CASCADE, related_name="sign_on")
+    issuer = models.CharField(max_length=500)
+    subject = models.CharField(max_length=255)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["issuer", "subject"], name="sign_on_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.subject} of {self.issuer}"
+
+
 class SignInAttempt(models.Model):
     """A sign-in that has not succeeded; a success removes those of its name and address."""
 

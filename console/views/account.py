@@ -1,5 +1,8 @@
 """Signing in, and choosing a business."""
 
+from typing import Any
+
+from django.conf import settings
 from django.contrib.auth.views import LoginView, redirect_to_login
 from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
@@ -21,6 +24,11 @@ class SignIn(LoginView):
     template_name = "console/sign_in.html"
     form_class = SignInForm
     redirect_authenticated_user = True
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """With the name of the single sign-on, where there is one."""
+        sign_on = settings.OIDC_NAME if settings.OIDC_ISSUER else ""
+        return {**super().get_context_data(**kwargs), "sign_on": sign_on}
 
     def form_valid(self, form: SignInForm) -> HttpResponse:  # type: ignore[override]
         """Let them in, and say so in the audit trail."""

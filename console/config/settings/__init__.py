@@ -10,6 +10,7 @@ from .fairlane import *  # noqa: F403
 from .logs import *  # noqa: F403
 from .mail import *  # noqa: F403
 from .security import *  # noqa: F403
+from .sign_on import *  # noqa: F403
 from .tasks import *  # noqa: F403
 
 # Lets Django's generic classes carry the type parameters that strict checking asks for.

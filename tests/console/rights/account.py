@@ -21,6 +21,9 @@ NO_BUSINESS = {"operator": 403, "finance": 403, "admin": 403, "stranger": 302}
 
 RIGHTS = [
     Right("login", "/accounts/login/", {**dict.fromkeys(EVERYBODY, 302), "stranger": 200}),
+    # Without a provider there is no such page; with one, see the tests of signing on.
+    Right("sign-on", "/accounts/sign-on/", dict.fromkeys(PERSONS, 404)),
+    Right("sign-on-return", "/accounts/sign-on/return/", dict.fromkeys(PERSONS, 404)),
     Right("logout", "/accounts/logout/", dict.fromkeys(PERSONS, 405)),
     Right("set-language", "/accounts/language/", dict.fromkeys(PERSONS, 405)),
     Right("script-texts", "/accounts/texts.js", dict.fromkeys(PERSONS, 200)),
