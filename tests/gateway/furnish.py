@@ -1,7 +1,8 @@
-"""``python -m tests.gateway.furnish FLEET``: make a database ready for a gateway, in one process.
+"""``python -m tests.gateway.furnish FLEET POLICY``: make a database ready for a gateway, in one
+process.
 
-Migrates, applies the fleet file, and prints a key of each business and a signed-in operator's
-session, as JSON.
+Migrates, applies the fleet file, activates the policy, and prints a key of each business and a
+signed-in operator's session, as JSON.
 """
 
 import json
@@ -23,10 +24,11 @@ from metering.models import Business  # noqa: E402
 from metering.services.keys import create_key  # noqa: E402
 
 
-def main(fleet: str) -> dict[str, object]:
+def main(fleet: str, policy: str) -> dict[str, object]:
     """Everything is done as the commands and the console do it."""
     call_command("migrate", verbosity=0, skip_checks=True)
     call_command("fleet", "apply", fleet, stdout=sys.stderr)
+    call_command("policy", "import", policy, "--activate", stdout=sys.stderr)
     keys = {
         business.name: create_key(business, "tests", actor=None, source="tests")[1]
         for business in Business.objects.all()
@@ -41,4 +43,4 @@ def main(fleet: str) -> dict[str, object]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(sys.argv[1])))
+    print(json.dumps(main(*sys.argv[1:])))

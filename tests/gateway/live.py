@@ -26,6 +26,10 @@ PLAIN = ("owner", "odd", "waves", "away")
 Row = dict[str, object]
 
 
+# Each test brings the replica and takes it along: that is no flapping.
+PATIENT = "scheduler: {failover: {fail_threshold: 1000}}"
+
+
 @dataclass(frozen=True)
 class Installation:
     """A database that is furnished, the folder and secrets that belong to it, a key of each
@@ -99,8 +103,10 @@ def furnish(database: str, folder: Path) -> Installation:
     port = free_port()
     path = folder / "first.yaml"
     path.write_text(json.dumps(first_fleet(f"http://127.0.0.1:{port}")), encoding="utf-8")
+    policy = folder / "policy.yaml"
+    policy.write_text(PATIENT, encoding="utf-8")
     done = subprocess.run(
-        [sys.executable, "-m", "tests.gateway.furnish", str(path)],
+        [sys.executable, "-m", "tests.gateway.furnish", str(path), str(policy)],
         env=environment,
         cwd=ROOT,
         check=True,

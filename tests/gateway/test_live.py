@@ -19,6 +19,7 @@ from websockets.exceptions import ConnectionClosed
 
 from .harness import chat_body
 from .live import (
+    PATIENT,
     Installation,
     Live,
     Process,
@@ -136,7 +137,8 @@ async def test_changes_by_command_take_effect_within_two_seconds(
         await within(EFFECT_S, lambda: call("x-replica", "moving"))
         policy = tmp_path / "policy.yaml"
         row = "{grade: basic, offline: true, level: 9}"
-        policy.write_text(f"scheduler: {{classification: {{mapping: [{row}]}}}}", encoding="utf-8")
+        rules = f"{PATIENT[:-1]}, classification: {{mapping: [{row}]}}}}"
+        policy.write_text(rules, encoding="utf-8")
         assert not await call("x-priority-level", "9")
         await running.command("policy", "import", str(policy), "--activate")
         await within(EFFECT_S, lambda: call("x-priority-level", "9"))
