@@ -17,6 +17,8 @@ OUTPUT_MEMORY = 32
 TOKENS_PRIOR = 256
 SERVICE_PRIOR = 1_000_000_000
 TOKEN_PRIOR = 20_000_000
+# A sample so many times lower than the mean doubts it.
+FAR = 16.0
 # Below so many samples a pair counts as unexplored.
 EXPLORED = 4
 
@@ -33,11 +35,14 @@ class Mean:
 
 
 def learn(means: dict[K, Mean], key: K, sample: float, memory: int) -> None:
-    """Take one sample into the mean of that name."""
+    """Take one sample into the mean of that name. One far below it makes the next count more:
+    a mean that has gone wrong must not keep work out for long."""
     mean = means.get(key)
     if mean is None:
         means[key] = Mean(sample)
         return
+    if sample * FAR < mean.value:
+        mean.samples >>= 1
     mean.samples += 1
     mean.value += (sample - mean.value) / (min(memory, mean.samples))
 

@@ -2,6 +2,9 @@
 
 import pytest
 
+from scheduler.core.ticket import Ticket
+
+from .clockwork import Clockwork
 from .scene import MS, SECOND, Scene, card
 
 # Tokens of ten answers: most are short, and two are not.
@@ -78,3 +81,33 @@ def test_who_waits_is_foretold_the_wait_as_well() -> None:
     # Two slots end a second: the third that waits has a second and a half before it at most.
     assert scene.state.requests["w2"].least == pytest.approx(SECOND, rel=0.6)
     assert scene.state.requests["a"].least == 0
+
+
+@pytest.mark.parametrize("factor", [10, 1_000, 100_000])
+@pytest.mark.parametrize(("slots", "service"), [(8, SECOND), (16, SECOND), (40, 5 * SECOND)])
+def test_a_mean_set_far_too_high_is_right_again_within_a_minute(
+    factor: int, slots: int, service: int
+) -> None:
+    """Ten requests a second, more than the slots can take or fewer: whoever is refused meanwhile
+    is so for a wrong reason, and there are few of them."""
+    scene = Scene(card("a", slots // 2), card("b", slots // 2))
+    clock = Clockwork(scene, lambda _ticket, _replica: service)
+
+    def feed(seconds: int) -> None:
+        tickets = [
+            Ticket(f"at-{at}", "shop", "m", 0, 1, at, budget=2 * service)
+            for at in range(scene.now, scene.now + seconds * SECOND, SECOND // 10)
+        ]
+        clock.run(tickets, scene.now + seconds * SECOND)
+
+    feed(30)
+    estimates = scene.state.estimates
+    for means in (estimates.service, estimates.models):
+        for mean in means.values():
+            mean.value *= factor
+    feed(60)
+    assert estimates.models["m"].value == pytest.approx(service, rel=0.3)
+    ended = len(scene.done)
+    feed(10)
+    # What the slots can take in that time, but for a few at its edges.
+    assert len(scene.done) - ended >= 0.8 * min(100, slots * 10 * SECOND // service)
