@@ -98,7 +98,10 @@ class Scheduler:
         """The call is over, served or given up. Returns its GPU-seconds. Idempotent."""
         if self.calls.pop(call.ticket.id, None) is None:
             return call.gpu_seconds
-        self._note(self._recorder.closed, call, self._clock.now())
+        now = self._clock.now()
+        self._note(self._recorder.closed, call, now)
+        if call.whole and call.attempt == 1:
+            self._note(self.stats.foretold, call, now)
         self._leave(call)
         if call.replica is None:
             self.post(events.Cancelled(call.ticket.id))
@@ -215,12 +218,20 @@ class Scheduler:
             return
         replica = self.state.replicas[decision.replica]
         generation, gpus = decision.generation, replica.facts.gpus
+        if decision.attempt == 1:
+            self._foretell(call, decision.replica, now)
         call.seat = self.gpu_time.sit(decision.replica, generation, gpus, now)
         self._note(self.stats.dispatched, call.ticket, decision, now)
         self._note(self._recorder.dispatched, call, decision, now)
         call.resolve(
             Placed(replica.facts, decision.attempt, decision.generation, decision.waited, now)
         )
+
+    def _foretell(self, call: Call, replica: str, now: int) -> None:
+        """Keep what is expected of a first attempt, to be held against what comes."""
+        request = self.state.requests.get(call.ticket.id)
+        call.began, call.foreseen_wait = now, 0 if request is None else request.least
+        call.foreseen = self.state.estimates.foreseen(call.ticket, replica)
 
     def _preempt(self, decision: Preempt, now: int) -> None:
         call = self.calls.get(decision.request)

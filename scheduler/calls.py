@@ -48,8 +48,11 @@ class Call:
         "_future",
         "_scheduler",
         "attempt",
+        "began",
         "broken",
         "displaced",
+        "foreseen",
+        "foreseen_wait",
         "generation",
         "gpu_seconds",
         "on_preempt",
@@ -60,6 +63,7 @@ class Call:
         "seat",
         "stopping",
         "ticket",
+        "whole",
         "why",
     )
 
@@ -80,6 +84,10 @@ class Call:
         self.paused_for: list[str] = []
         self.displaced = ""
         self.prompt = self.output = 0
+        # What was foretold when it got its first slot, at ``began`` (ns): the least wait and the
+        # service (ns); and whether its answer came to its own end.
+        self.began = self.foreseen_wait = self.foreseen = 0
+        self.whole = False
         # Whether its last attempt broke off in the replica's hands, with nothing to be saved.
         self.broken = False
         self._scheduler = scheduler

@@ -89,7 +89,8 @@ class FeedItem:
 class LiveFrame:
     """The state at ``at`` (ms since the epoch); ``seq`` rises by one a frame and starts anew
     with each ``epoch`` (a string made when the scheduler starts). ``pressed``: P0 waits too
-    long, and what the policy says is done about it."""
+    long, and what the policy says is done about it. ``predictor_error`` by lane is a ratio of the
+    mean service (None: nothing has ended in the last minute)."""
 
     epoch: str
     seq: int
@@ -101,6 +102,7 @@ class LiveFrame:
     feed: list[FeedItem] = field(default_factory=list)
     pools: list[PoolLive] = field(default_factory=list)
     pressed: bool = False
+    predictor_error: dict[str, float | None] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and strings, fit for JSON and the channel layer."""

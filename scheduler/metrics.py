@@ -118,8 +118,24 @@ class Metrics(Collector):
         self._escalations = Counts(
             "fairlane_escalations_denied", "Claims above the caller's ceiling.", ("business",)
         )
+        self._add_predictor()
         self._add_rare()
         self.registry.register(self)
+
+    def _add_predictor(self) -> None:
+        """What was foretold, held against what came."""
+        self.predictor_error = self._gauge(
+            "predictor_error_ratio",
+            "Median error of the foretold service over the mean service, last minute.",
+            "lane",
+        )
+        self._service_error = Times(
+            "fairlane_predicted_service_error_seconds",
+            "What the service foretold at dispatch was off by.",
+        )
+        self._latency_error = Times(
+            "fairlane_predicted_latency_error_seconds", "The same of wait and service together."
+        )
 
     def _add_rare(self) -> None:
         """Events so rare that the client library's own counters will do."""
@@ -141,7 +157,13 @@ class Metrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """What is counted here, for the registry."""
-        for times in (self._queue_wait, self._duration, self._first_token):
+        for times in (
+            self._queue_wait,
+            self._duration,
+            self._first_token,
+            self._service_error,
+            self._latency_error,
+        ):
             yield times.family()
         for counts in (self._requests, self._tokens, self._rejections, self._escalations):
             yield counts.family()
@@ -149,6 +171,11 @@ class Metrics(Collector):
     def queue_wait(self, lane: str, seconds: float) -> None:
         """A request was dispatched."""
         self._queue_wait.observe(lane, seconds)
+
+    def foretold(self, lane: str, service: float, latency: float) -> None:
+        """A request has ended; seconds by which its predictions were off."""
+        self._service_error.observe(lane, service)
+        self._latency_error.observe(lane, latency)
 
     def pressed(self, *, active: bool) -> None:
         """P0 waits too long from now on, or no longer."""

@@ -87,6 +87,7 @@ class Publisher:
             replicas=self._replicas(now),
             pools=self._pools(),
             pressed=state.pressure.active,
+            predictor_error=self._errors(),
             businesses=businesses,
             refusals=refusals,
             feed=feed,
@@ -112,7 +113,12 @@ class Publisher:
         self._measured(metrics.replica_gpu, {n: r.gpu for n, r in state.replicas.items()})
         self._measured(metrics.replica_memory, {n: r.memory for n, r in state.replicas.items()})
         self._measured(metrics.replica_queue, {n: r.queue for n, r in state.replicas.items()})
+        self._measured(metrics.predictor_error, self._errors())
         metrics.journal_pending.set(self._usage.pending())
+
+    def _errors(self) -> dict[str, float | None]:
+        now = self._clock.now()
+        return {lane: stats.error(now) for lane, stats in self._stats.lanes.items()}
 
     @staticmethod
     def _measured(gauge: Gauge, values: Mapping[str, float | None]) -> None:

@@ -3,6 +3,7 @@
 from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from statistics import median
 
 from metering.core.facts import LANES
 from metering.core.usage import UsageRow
@@ -18,6 +19,7 @@ MINUTE = 60_000_000_000
 # All of these are put in order once a second, while requests stand still.
 MOST_WAITS = 5000
 MOST_WAITS_OF_BUSINESS = 500
+MOST_FORETOLD = 1000
 MOST_FEED = 40
 
 
@@ -36,14 +38,29 @@ def percentiles(values: Iterable[float]) -> tuple[float, float, float]:
 
 @dataclass(slots=True)
 class LaneStats:
-    """One lane: the newest waits as (when ns, ms), and counts since the last ``take``."""
+    """One lane: the newest waits as (when ns, ms), and counts since the last ``take``. The
+    newest ``foretold`` requests are (when, error of the foretold service, true service), ns."""
 
     waits: deque[tuple[int, float]] = field(default_factory=lambda: deque(maxlen=MOST_WAITS))
+    foretold: deque[tuple[int, int, int]] = field(
+        default_factory=lambda: deque(maxlen=MOST_FORETOLD)
+    )
     dispatched: int = 0
     finished: int = 0
     refused: int = 0
     paused: int = 0
     promoted: int = 0
+
+    def error(self, now: int) -> float | None:
+        """The predictor's error over the last minute: the median of what foretold services were
+        off by, over the mean service. None: nothing has ended."""
+        while self.foretold and self.foretold[0][0] < now - MINUTE:
+            self.foretold.popleft()
+        if not self.foretold:
+            return None
+        total = sum(service for _, _, service in self.foretold)
+        middle = median(error for _, error, _ in self.foretold)
+        return middle * len(self.foretold) / max(1, total)
 
     def take(self, now: int, queued: int, running: int) -> LaneLive:
         """The lane's part of a frame; the counts start anew."""
@@ -111,6 +128,14 @@ class Stats:
                 request=ticket.id,
             )
         )
+
+    def foretold(self, call: Call, now: int) -> None:
+        """A request ran from end to end in one attempt: was it as foretold?"""
+        lane, service, ticket = LANES[call.ticket.lane], now - call.began, call.ticket
+        error = abs(call.foreseen - service)
+        total = abs(call.foreseen_wait + call.foreseen - (now - ticket.arrived))
+        self.lanes[lane].foretold.append((now, error, service))
+        self.metrics.foretold(lane, error / 1e9, total / 1e9)
 
     def preempted(self, call: Call, decision: Preempt, now: int) -> None:
         """A running attempt was told to stop for a more urgent one."""

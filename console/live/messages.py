@@ -55,7 +55,8 @@ class PoolNow(msgspec.Struct, forbid_unknown_fields=True):
 
 class OperationsNow(msgspec.Struct, tag_field="view", tag="operations", forbid_unknown_fields=True):
     """All lanes, pools and replicas, refusals by reason over the span, and tokens per second
-    over the last ten. ``pressed``: P0 waits too long."""
+    over the last ten. ``pressed``: P0 waits too long. ``predictor_error``: what foretold services
+    were off by, by lane, as a ratio of the mean service; null where nothing has ended."""
 
     lanes: dict[str, LaneNow]
     pressed: bool
@@ -64,6 +65,7 @@ class OperationsNow(msgspec.Struct, tag_field="view", tag="operations", forbid_u
     refusals: dict[str, int]
     prompt_per_s: float
     completion_per_s: float
+    predictor_error: dict[str, float | None]
 
 
 class BusinessNow(msgspec.Struct, tag_field="view", tag="business", forbid_unknown_fields=True):

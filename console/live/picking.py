@@ -29,6 +29,7 @@ def operations_now(frame: LiveFrame, history: History) -> OperationsNow:
         refusals=history.reasons(frame.at),
         prompt_per_s=history.rate(PROMPT, frame.at),
         completion_per_s=history.rate(COMPLETION, frame.at),
+        predictor_error={lane: frame.predictor_error.get(lane) for lane in LANES},
     )
 
 

@@ -77,9 +77,9 @@ def too_late(state: State, request: Request) -> int:
     budget, lane = request.ticket.budget, request.lane
     if budget is None or not state.policy.admission.latency_budget or state.policy.mode == "fifo":
         return 0
-    wait = least_wait(state, request)
+    wait = request.least = least_wait(state, request)
     if state.policy.queue(lane).budget_on == "completion" and known(state, request.ticket.model):
-        wait += state.estimates.typical(request.ticket, request.work)
+        wait += state.estimates.foreseen(request.ticket)
     return max(0, wait - budget)
 
 

@@ -17,6 +17,8 @@ OUTPUT_MEMORY = 32
 TOKENS_PRIOR = 256
 SERVICE_PRIOR = 1_000_000_000
 TOKEN_PRIOR = 20_000_000
+# A sample so many times lower than the mean doubts it.
+FAR = 16.0
 # Below so many samples a pair counts as unexplored.
 EXPLORED = 4
 
@@ -33,24 +35,45 @@ class Mean:
 
 
 def learn(means: dict[K, Mean], key: K, sample: float, memory: int) -> None:
-    """Take one sample into the mean of that name."""
+    """Take one sample into the mean of that name. One far below it makes the next count more:
+    a mean that has gone wrong must not keep work out for long."""
     mean = means.get(key)
     if mean is None:
         means[key] = Mean(sample)
         return
+    if sample * FAR < mean.value:
+        mean.samples >>= 1
     mean.samples += 1
     mean.value += (sample - mean.value) / (min(memory, mean.samples))
 
 
 @dataclass(slots=True)
+class Length:
+    """How long answers are, in tokens. ``value`` is the mean, for what many of them come to;
+    ``middle`` the geometric mean, which a single one exceeds about as often as not: a few long
+    answers raise the mean far above most of them."""
+
+    value: float
+    middle: float
+    samples: int = 1
+
+    def learn(self, tokens: int) -> None:
+        """Take one answer in."""
+        self.samples += 1
+        part = 1.0 / min(OUTPUT_MEMORY, self.samples)
+        self.value += (tokens - self.value) * part
+        self.middle *= (tokens / self.middle) ** part
+
+
+@dataclass(slots=True)
 class Estimates:
-    """``service``: ns per unit of work by (model, replica); ``output``: tokens by (business,
-    model); ``arrived``: work since the last look, by (model, lane); ``resumes``: ns until a
-    paused request goes on, per token of prompt and answer so far, by (model, replica)."""
+    """``service``: ns per unit of work by (model, replica); ``output``: by (business, model);
+    ``arrived``: work since the last look, by (model, lane); ``resumes``: ns until a paused
+    request goes on, per token of prompt and answer so far, by (model, replica)."""
 
     service: dict[tuple[str, str], Mean] = field(default_factory=dict)
     models: dict[str, Mean] = field(default_factory=dict)
-    output: dict[tuple[str, str], Mean] = field(default_factory=dict)
+    output: dict[tuple[str, str], Length] = field(default_factory=dict)
     arrived: dict[tuple[str, int], float] = field(default_factory=dict)
     resumes: dict[tuple[str, str], Mean] = field(default_factory=dict)
 
@@ -91,6 +114,19 @@ class Estimates:
         left = max(1, self.tokens(ticket) - produced)
         return int((unit or TOKEN_PRIOR) * (left + (ticket.prompt + produced) / PREFILL_PER_DECODE))
 
+    def foreseen(self, ticket: Ticket, replica: str = "") -> int:
+        """The service (ns) that a single request is foretold, on a replica or wherever: it is
+        about as likely to take longer as not."""
+        known = self.service.get((ticket.model, replica)) or self.models.get(ticket.model)
+        unit = known.value if known is not None else 0.0
+        if not (ticket.prompt or ticket.output):
+            return int(unit or SERVICE_PRIOR)
+        length = self.output.get((ticket.business, ticket.model))
+        output = float(self.tokens(ticket)) if length is None else max(1.0, length.middle)
+        if ticket.output:
+            output = min(output, ticket.output)
+        return int((unit or TOKEN_PRIOR) * (output + ticket.prompt / PREFILL_PER_DECODE))
+
     def typical(self, ticket: Ticket, work: float) -> int:
         """Slot time (ns) to expect of so much work wherever it may come to run."""
         mean = self.models.get(ticket.model)
@@ -107,7 +143,11 @@ class Estimates:
         if ticket.prompt or ticket.output:
             key = (ticket.business, ticket.model)
             if output:
-                learn(self.output, key, output, OUTPUT_MEMORY)
+                length = self.output.get(key)
+                if length is None:
+                    self.output[key] = Length(output, output)
+                else:
+                    length.learn(output)
             work = (output or self.tokens(ticket)) + ticket.prompt / PREFILL_PER_DECODE
         unit = held / work
         learn(self.service, (ticket.model, replica), unit, MEMORY)

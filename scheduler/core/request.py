@@ -27,6 +27,7 @@ class Request:
     ``estimates``). ``key`` orders its queue and is fixed when it is queued; ``sequence`` breaks
     ties. ``tried`` are replica generations that failed it; ``replica`` is the generation it runs
     on, even if that has been replaced, ``last`` the name of the one it ran on before.
+    ``least`` is the wait (ns) that it was let in with, 0 where none was foreseen.
     ``since`` is when its present wait began (ns): its arrival, or when it lost its slot.
     ``seen`` are the output tokens its caller has seen of this attempt, ``produced`` those of
     earlier attempts that it goes on from. ``estimate`` is the slot time (ns) expected of the
@@ -44,6 +45,7 @@ class Request:
     replica: Replica | None = None
     last: str = ""
     since: int = 0
+    least: int = 0
     dispatched: int = 0
     estimate: int = 0
     charged: float = 0.0

@@ -318,6 +318,7 @@ class Attempts:
         row.preempted, row.displaced = len(call.paused_for), call.displaced
         row.preempted_for = call.paused_for[-1] if call.paused_for else ""
         if row.status == "ok":
+            call.whole = True
             usage = self.total()
             call.prompt, call.output = usage.prompt, usage.completion
         call.broken = row.status in BROKEN

@@ -7,6 +7,7 @@ clock.
 from collections import deque
 
 from scheduler.core.decisions import Decision, Dispatch, Preempt, Reason, Reject, WakeAt
+from scheduler.core.estimates import PREFILL_PER_DECODE
 from scheduler.core.events import (
     Arrived,
     Event,
@@ -46,6 +47,8 @@ class Fairlane:
         self._facts = [_facts(spec) for spec in self._specs]
         self._generations = [1] * len(self._specs)
         self._attempts: dict[int, int] = {}
+        # Of running first attempts: the latency foretold, less the service, and both services.
+        self._foretold: dict[int, tuple[int, int, int]] = {}
         self._readings: list[deque[float]] = [deque(maxlen=READINGS) for _ in self._specs]
         self._streams = scenario.arrivals
         self._generative = [model.facts.generative for model in scenario.models.values()]
@@ -78,6 +81,10 @@ class Fairlane:
         """See Scheduler."""
         workload, attempt = self.workload, self._attempts.pop(request)
         prompt, output = workload.prompt[request], workload.output[request]
+        foretold = self._foretold.pop(request, None)
+        if foretold is not None:
+            wait, service, known = foretold
+            self.cluster.foretold(request, service, known, wait + service)
         self._step(Finished(str(request), attempt, prompt, output))
 
     def progressed(self, request: int, tokens: int) -> None:
@@ -128,6 +135,8 @@ class Fairlane:
         if isinstance(decision, Dispatch):
             request = int(decision.request)
             self._attempts[request] = decision.attempt
+            if decision.attempt == 1:
+                self._foretold[request] = self._foretell(request, decision.replica)
             self.cluster.start(request, self._numbers[decision.replica])
         elif isinstance(decision, WakeAt):
             self.cluster.wake_at(decision.at)
@@ -136,6 +145,17 @@ class Fairlane:
             self.cluster.refuse(int(decision.request), outcome)
         elif isinstance(decision, Preempt):
             self.cluster.stop(int(decision.request))
+
+    def _foretell(self, request: int, replica: str) -> tuple[int, int, int]:
+        """What the core expects of a request that starts now (ns): the wait that it was let in
+        with, the service, and the service if the length of its answer were known."""
+        held, estimates = self.state.requests[str(request)], self.state.estimates
+        service = estimates.foreseen(held.ticket, replica)
+        unit = estimates.per_unit(held.ticket.model, replica)
+        known, output = service, self.workload.output[request]
+        if output and unit:
+            known = int(unit * (output + held.ticket.prompt / PREFILL_PER_DECODE))
+        return held.least, service, known
 
 
 def _facts(spec: ReplicaSpec) -> ReplicaFacts:

@@ -1,12 +1,14 @@
 """The figures of a run, as the contract names them: over the whole run and per phase."""
 
+from collections.abc import Sequence
+from statistics import median
 from typing import TypedDict
 
 from metering.core.facts import LANES
 
 from .lp import busiest_minute
 from .measures import best_window, growth, percentile, ratio
-from .records import Records
+from .records import Foretold, Records
 from .scenario import SECOND
 from .tally import Share, Tally, tally
 from .workload import Workload
@@ -36,6 +38,16 @@ class BusinessFigures(TypedDict):
     sla_met_ratio: float | None
     success_ratio: float | None
     quota_refused_ratio: float | None
+
+
+class PredictorFigures(TypedDict):
+    """Median errors of what was foretold of a lane's requests, as ratios: of the service, over
+    the mean service; of the same where the length of the answer is told; of wait and service
+    together, over the mean latency. None: the scheduler foretells nothing."""
+
+    service_error: float | None
+    known_length_error: float | None
+    latency_error: float | None
 
 
 class Figures(TypedDict):
@@ -71,6 +83,7 @@ class PhaseFigures(Figures):
 class RunFigures(Figures):
     """The whole run, with its phases."""
 
+    predictor: dict[str, PredictorFigures]
     phases: list[PhaseFigures]
 
 
@@ -81,7 +94,19 @@ def figures(workload: Workload, records: Records) -> RunFigures:
     for phase in phases:
         inner = _figures(workload, records, phase)
         parts.append({"from_s": phase.begin, "to_s": phase.end, **inner})
-    return {**_figures(workload, records, whole), "phases": parts}
+    predictor = {name: _predictor(told) for name, told in zip(LANES, records.foretold, strict=True)}
+    return {**_figures(workload, records, whole), "predictor": predictor, "phases": parts}
+
+
+def _predictor(told: Foretold) -> PredictorFigures:
+    def error(errors: Sequence[int], total: int) -> float | None:
+        return ratio(median(errors) * len(errors), total) if errors else None
+
+    return {
+        "service_error": error(told.service_errors, told.services),
+        "known_length_error": error(told.known_errors, told.services),
+        "latency_error": error(told.latency_errors, told.latencies),
+    }
 
 
 def _figures(workload: Workload, records: Records, counted: Tally) -> Figures:

@@ -3,12 +3,25 @@
 from array import array
 
 
+class Foretold:
+    """Requests that ran from end to end in one attempt: what their services were foretold wrong
+    by, the same where the answer's true length is told, and what their latencies were (ns);
+    and the sums of the true ones."""
+
+    def __init__(self) -> None:
+        self.service_errors = array("q")
+        self.known_errors = array("q")
+        self.latency_errors = array("q")
+        self.services = self.latencies = 0
+
+
 class Records:
     """What became of each request, by index, and of the cards, by whole second.
 
     ``ended`` and ``waited`` (all time in a queue) are ns; ``busy`` and ``ready`` are
     slot-ns from the beginning until each second. ``preempted`` holds the moments of
-    preemptions, ``wasted`` (moment, slot-ns) of work that had to be done twice.
+    preemptions, ``wasted`` (moment, slot-ns) of work that had to be done twice. ``foretold``
+    is by lane.
     """
 
     def __init__(self, requests: int) -> None:
@@ -19,3 +32,4 @@ class Records:
         self.ready = [0]
         self.preempted = array("q")
         self.wasted: list[tuple[int, int]] = []
+        self.foretold = [Foretold() for _ in range(3)]

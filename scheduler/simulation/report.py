@@ -97,6 +97,9 @@ ROWS: tuple[Row, ...] = (
     ("wasted", lambda run: _percent(run["wasted_ratio"])),
     ("timeouts", lambda run: f"{run['timeouts']:,}"),
     ("unfinished", lambda run: f"{run['unfinished']:,}"),
+    ("predictor error P0", lambda run: _percent(run["predictor"]["P0"]["service_error"])),
+    ("  lengths known", lambda run: _percent(run["predictor"]["P0"]["known_length_error"])),
+    ("  wait and service", lambda run: _percent(run["predictor"]["P0"]["latency_error"])),
 )
 
 

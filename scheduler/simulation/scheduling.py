@@ -50,6 +50,10 @@ class Cluster(Protocol):
     def refuse(self, request: int, outcome: Outcome, at: int | None = None) -> None:
         """End a request that runs nowhere, now or as if it had been at an earlier time."""
 
+    def foretold(self, request: int, service: int, known: int, latency: int) -> None:
+        """What was foretold (ns) of a request that has just ended: its service, the same if its
+        answer's length had been known, and its latency."""
+
     def wake_at(self, at: int) -> None:
         """Call ``woken`` then, instead of at any time named before."""
 

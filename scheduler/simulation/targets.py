@@ -127,6 +127,12 @@ def _day(scenario: Scenario, runs: Runs, bound: float) -> list[Target]:
             120,
             ".0f",
         ),
+        _most(
+            "predictor error P0, median / mean service",
+            runs[OWN]["predictor"]["P0"]["service_error"],
+            0.2,
+            ".1%",
+        ),
     ]
 
 

@@ -178,6 +178,17 @@ class World:
         self._end(request, outcome)
         self.records.ended[request] = ended
 
+    def foretold(self, request: int, service: int, known: int, latency: int) -> None:
+        """See Cluster."""
+        if self.attempt[request] == 1:
+            noted = self.records.foretold[self.workload.lane[request]]
+            true, whole = self.now - self._began[request], self.now - self.workload.arrived[request]
+            noted.service_errors.append(abs(service - true))
+            noted.known_errors.append(abs(known - true))
+            noted.latency_errors.append(abs(latency - whole))
+            noted.services += true
+            noted.latencies += whole
+
     def wake_at(self, at: int) -> None:
         """See Cluster."""
         self._wake += 1

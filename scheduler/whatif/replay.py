@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from metering.core.facts import BusinessFacts
 from scheduler.core import events
 from scheduler.core.decisions import Decision, Dispatch, Preempt, Reject, WakeAt
-from scheduler.core.estimates import MEMORY, PREFILL_PER_DECODE, Mean
+from scheduler.core.estimates import MEMORY, PREFILL_PER_DECODE, Length, Mean
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.core.state import State
@@ -139,7 +139,7 @@ class Replay:
         for model, unit in fitted.models.items():
             estimates.models[model] = Mean(unit, MEMORY)
         for key, tokens in fitted.outputs.items():
-            estimates.output[key] = Mean(tokens, MEMORY)
+            estimates.output[key] = Length(tokens, tokens, MEMORY)
 
     def _begin_fleet(self) -> None:
         down = {each.replica: each.ready for each in self._recording.changes if each.at <= self.now}

@@ -59,6 +59,9 @@ class LivePage {
     for (const field of this.root.querySelectorAll("[data-throughput]")) {
       setText(field, rate(state.now[field.dataset.throughput]));
     }
+    for (const field of this.root.querySelectorAll("[data-predictor]")) {
+      setText(field, percent(state.now.predictor_error[field.dataset.predictor]));
+    }
     this.showList("refusals", Object.entries(state.now.refusals), (row, [reason, times]) => {
       setText(row.querySelector('[data-value="reason"]'), reason);
       setText(row.querySelector('[data-value="count"]'), count(times));

@@ -1,5 +1,6 @@
 """Within which time a request is due: said by its caller, its business or its lane."""
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -83,3 +84,30 @@ async def test_of_two_budgets_the_one_that_asks_for_less_holds() -> None:
     ):
         both = {"X_Latency_Budget_Ms": "100", "latency_budget_ms": "300"}
         assert await budget(gateway, **both) == 300 * MS
+
+
+async def test_a_mean_that_is_far_too_high_corrects_itself_as_calls_come_in() -> None:
+    """More at once than the slot takes: some are refused by the wrong mean, and those let in to
+    see whether it is true put it right."""
+    async with stub() as server:
+        memory = furnished(replace(replica(server.url), slots=1), policy=policy(P1=20_000))
+        async with gate(memory) as gateway:
+            for _ in range(6):
+                assert (await gateway.chat()).status_code == 200
+            estimates = gateway.runtime.scheduler.state.estimates
+            mean = estimates.models["chat"]
+            true = mean.value
+            for each in (mean, *estimates.service.values()):
+                each.value = 1e6 * max(true, MS)
+            calls = 0
+            while mean.value > 10 * max(true, MS):
+                assert calls < 600, "a minute's calls, and it is not right again"
+                answers = await asyncio.gather(*(gateway.chat() for _ in range(3)))
+                calls += len(answers)
+                assert {answer.status_code for answer in answers} <= {200, 429}
+            answers = await asyncio.gather(*(gateway.chat() for _ in range(3)))
+            assert {answer.status_code for answer in answers} == {200}
+            assert (
+                'fairlane_predictor_error_ratio{lane="P1"}'
+                in (await gateway.client.get("/metrics")).text
+            )

@@ -283,6 +283,8 @@ async def test_readiness_and_metrics(running: Live) -> None:
     metrics = (await running.client.get("/metrics")).text
     assert 'fairlane_replica_state{replica="a",state="ready"} 1.0' in metrics
     assert 'fairlane_requests_total{business="urgent",lane="P0",outcome="ok"}' in metrics
+    assert 'fairlane_predicted_service_error_seconds_count{lane="P0"}' in metrics
+    assert 'fairlane_predicted_latency_error_seconds_count{lane="P0"}' in metrics
     lines = running.process.text().splitlines()
     assert all(json.loads(line)["level"] for line in lines if line.startswith("{"))
 

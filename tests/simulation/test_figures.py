@@ -51,6 +51,13 @@ def made() -> tuple[Workload, Records]:
     records.ready = [3 * SECOND * second for second in range(13)]
     records.preempted.append(2 * SECOND)
     records.wasted = [(2 * SECOND, SECOND // 10), (6 * SECOND, SECOND // 5)]
+    told = records.foretold[0]
+    for error, service in ((10, 100), (30, 100), (90, 100)):
+        told.service_errors.append(error * MS)
+        told.known_errors.append(error * MS // 10)
+        told.latency_errors.append(2 * error * MS)
+        told.services += service * MS
+        told.latencies += 2 * service * MS
     return workload, records
 
 
@@ -67,6 +74,14 @@ def test_latencies_are_of_completed_requests_beside_the_misses(run: RunFigures) 
     assert run["models"]["speech"] == {"p0_p95_ms": None, "p0_p99_ms": None}
     assert run["sla_miss_ratio"] == pytest.approx(3 / 5)
     assert run["p0_wait_p99_ms"] == 100
+
+
+def test_the_predictor_is_judged_by_its_median_error_over_the_mean(run: RunFigures) -> None:
+    told = run["predictor"]["P0"]
+    assert told["service_error"] == pytest.approx(0.3)
+    assert told["known_length_error"] == pytest.approx(0.03)
+    assert told["latency_error"] == pytest.approx(0.3)
+    assert run["predictor"]["P1"]["service_error"] is None
 
 
 def test_success_starvation_and_timeouts(run: RunFigures) -> None:

@@ -54,6 +54,16 @@ def test_at_the_peak() -> None:
     assert number(own["yield_per_slot_s"]) > 1.27 * number(other["yield_per_slot_s"])
 
 
+def test_services_come_as_foretold() -> None:
+    """Lengths of answers are drawn, so half of what is foretold cannot be nearer; with those
+    known, what is left is the speed, which is measured well."""
+    scenario = load("working-day").cut(240)
+    told = run_one(Task(scenario, scenario.seed, "fairlane")).figures["predictor"]["P0"]
+    assert number(told["service_error"]) < 0.2
+    assert number(told["known_length_error"]) < 0.06
+    assert number(told["latency_error"]) < 0.2
+
+
 def test_when_an_evaluation_fills_the_cards() -> None:
     own, other = both(sliced(load("incident-eval-fills-cards"), 25))
     assert number(own["sla_miss_ratio"]) <= 0.005
