@@ -3,6 +3,7 @@
 from math import exp, log2
 
 from .breaker import turn_windows
+from .cold import note_use
 from .layout import lay_out
 from .pool import lanes_let_in
 from .state import State
@@ -25,6 +26,8 @@ def note_arrival(state: State, ticket: Ticket) -> float:
 
 def renew_layout(state: State) -> None:
     """Bring demand up to date and compute placement sets and lane shares from it."""
+    if state.cold:
+        note_use(state)
     _measure(state)
     turn_windows(state)
     for replica in state.replicas.values():

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from .admission import refused_late, turned_away
 from .choice import choose
+from .cold import may_wait
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
 from .placement import fits, place, remember, roomy, scores, served
 from .replica import Replica
@@ -32,7 +33,7 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     unusual = state.breakers or state.broken or state.watching
     if unusual or tenant.suspended or tenant.running_limit == 0 or not served(state, request):
         refusal = turned_away(state, request)
-        if refusal is not None:
+        if refusal is not None and not may_wait(state, request, refusal, out):
             out.append(refusal)
             return
     replica = None

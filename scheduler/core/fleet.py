@@ -50,6 +50,18 @@ class ReplicaFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class CardFacts:
+    """A card beside the fleet's own replicas, which takes work once it is asked to: it may be
+    started now (``startable``), or it is ``on``: on its way, or a replica already."""
+
+    name: str
+    pool: PoolFacts
+    models: frozenset[str]
+    startable: bool = False
+    on: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class FleetSnapshot:
     """The whole fleet at one version."""
 

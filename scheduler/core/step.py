@@ -10,6 +10,7 @@ from typing import Any
 
 from . import events
 from .breaker import note_outcome
+from .cold import tend
 from .decisions import Decision, Kind, Notice, Reason, Reject, Trip
 from .decisions import WakeAt as Wake
 from .demand import note_arrival, renew_layout
@@ -54,6 +55,7 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
         consider(state, out)
     if state.now >= state.press_at and (state.lane_queued[0] or state.watching):
         look(state, out)
+        tend(state, out)
     wake = next_wake(state)
     if wake and wake != state.wake:
         out.append(Wake(wake))
@@ -291,6 +293,10 @@ def _replica_removed(state: State, event: events.ReplicaRemoved, out: list[Decis
         _fleet_changed(state, out)
 
 
+def _cards_changed(state: State, event: events.CardsChanged, out: list[Decision]) -> None:
+    state.cards = {card.name: card for card in event.cards}
+
+
 def _fleet_changed(state: State, out: list[Decision]) -> None:
     """Count the pools' slots and lay out anew."""
     _count_slots(state)
@@ -370,6 +376,7 @@ HANDLERS: dict[type, Handler] = {
     events.Cancelled: _cancelled,
     events.ReplicaChanged: _replica_changed,
     events.ReplicaRemoved: _replica_removed,
+    events.CardsChanged: _cards_changed,
     events.Measured: _measured,
     events.PolicyChanged: _policy_changed,
     events.QuotaChanged: _quota_changed,
