@@ -73,6 +73,8 @@ def _texts() -> dict[str, object]:
             "adjusted": _("Level adjusted"),
             "scaled": _("Cards asked for"),
             "no_help": _("More cards have not helped"),
+            "path_cold": _("Served by cold replicas"),
+            "path_hot": _("Served by hot replicas again"),
             "cold_start": _("Started on a card: urgent work waits for the model"),
             "warm": _("The model takes urgent work"),
             "cold_failed": _("The model could not be started"),

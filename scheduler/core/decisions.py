@@ -91,6 +91,8 @@ class Kind(StrEnum):
     ADJUSTED = "adjusted"  # a business's model, by so many levels in all
     SCALED = "scaled"  # a pool, to so many cards
     NO_HELP = "no_help"  # more cards in a pool have not helped
+    PATH_COLD = "path_cold"  # a model, served by its cold replicas
+    PATH_HOT = "path_hot"  # a model, served by its hot ones again
     COLD_START = "cold_start"  # a model, for which a card is started
     WARM = "warm"  # a model that was started takes P0
     COLD_FAILED = "cold_failed"  # a model whose start was given up, until a time

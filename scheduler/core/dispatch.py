@@ -6,6 +6,7 @@ from .admission import refused_late, turned_away
 from .choice import choose
 from .cold import may_wait
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
+from .paths import note_start
 from .placement import fits, place, remember, roomy, scores, served
 from .replica import Replica
 from .request import ENDED, RUNNING, YIELDING, Request
@@ -116,6 +117,8 @@ def _start(state: State, request: Request, replica: Replica, out: list[Decision]
         shown = tuple((name, round(score, 4)) for score, name, _ in rated)
     request.attempt += 1
     occupy(state, request, replica)
+    if state.paths:
+        note_start(state, request, replica)
     remember(state, request, replica)
     name, generation = replica.facts.name, replica.generation
     out.append(

@@ -29,6 +29,7 @@ class ModelFacts:
 class ReplicaFacts:
     """One model server.
 
+    ``hot``: used always, else only where a model's hot ones are not there or were left.
     ``slots`` requests at once and ``kv_tokens`` tokens of context held at once (None:
     not limited); ``models`` maps public to served names; ``levels`` is inclusive.
     """
@@ -47,6 +48,7 @@ class ReplicaFacts:
     metrics_url: str = ""
     dcgm_url: str = ""
     draining: bool = False
+    hot: bool = True
 
 
 @dataclass(frozen=True, slots=True)

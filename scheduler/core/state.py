@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from .breaker import Breaker
 from .counters import Active
+from .decisions import Notice
 from .estimates import Estimates, Mean
 from .fleet import CardFacts, PoolFacts
 from .layout import Layout
+from .paths import Path
 from .policy import Policy
 from .pool import PoolUse
 from .pressure import Pressure
@@ -38,6 +40,7 @@ class State:
     refused, or let in to probe, by their budgets; ``broken`` replicas have an open breaker.
     P0's wait is looked at next at ``press_at`` (ns), if any waits or pressure is ``watching``.
     ``cold`` has the models that ``cards`` were started for, ``loads`` how long that took (ns),
+    ``paths`` has the models with hot and cold replicas, ``news`` what is to be told at once,
     ``rests`` until when (ns) it is not tried again."""
 
     policy: Policy = field(default_factory=Policy)
@@ -81,6 +84,8 @@ class State:
     watching: bool = False
     broken: int = 0
     pressure: Pressure = field(default_factory=Pressure)
+    paths: dict[str, Path] = field(default_factory=dict)
+    news: list[Notice] = field(default_factory=list)
     cards: dict[str, CardFacts] = field(default_factory=dict)
     cold: dict[str, Start] = field(default_factory=dict)
     loads: dict[str, Mean] = field(default_factory=dict)
@@ -100,9 +105,7 @@ class State:
     def turnover(self, model: str, lane: int) -> float:
         """Slots that may take such requests, coming free per ns by expectation."""
         return sum(
-            replica.turnover
-            for replica in self.replicas.values()
-            if model in replica.facts.models and lane in replica.lanes
+            replica.turnover for replica in self.replicas.values() if model in replica.serves[lane]
         )
 
     def draw(self, below: int) -> int:

@@ -20,7 +20,14 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 ABOUT_BUSINESSES = {Kind.SUSPENDED, Kind.RESTORED, Kind.ADJUSTED}
-ABOUT_MODELS = {Kind.COLD_START, Kind.WARM, Kind.COLD_FAILED, Kind.COLD_OVER}
+ABOUT_MODELS = {
+    Kind.COLD_START,
+    Kind.WARM,
+    Kind.COLD_FAILED,
+    Kind.COLD_OVER,
+    Kind.PATH_COLD,
+    Kind.PATH_HOT,
+}
 Detail = dict[str, object]
 
 

@@ -49,7 +49,8 @@ class Upsets(Books):
     def change(self, data: st.DataObject) -> None:
         name = data.draw(NAMES)
         slots, draining = data.draw(st.integers(1, 4)), data.draw(st.booleans())
-        self.facts[name] = replace(self.facts[name], slots=slots, draining=draining)
+        hot = name != "z1" or data.draw(st.booleans())
+        self.facts[name] = replace(self.facts[name], slots=slots, draining=draining, hot=hot)
         self._tell(name)
 
     def remove(self, data: st.DataObject) -> None:
