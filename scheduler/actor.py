@@ -26,9 +26,10 @@ from .core.decisions import (
     Reject,
     Scale,
     WakeAt,
+    Warm,
 )
 from .core.events import Event, Fault
-from .core.fleet import FleetSnapshot
+from .core.fleet import CardFacts, FleetSnapshot
 from .core.policy import Policy
 from .core.state import State
 from .core.step import step
@@ -58,6 +59,7 @@ class Scheduler:
         self.calls: dict[str, Call] = {}
         self.on_trip: Callable[[str], None] = lambda name: None
         self.on_scale: Callable[[Scale], None] = lambda scale: None
+        self.on_warm: Callable[[Warm], None] = lambda order: None
         self._clock = clock
         self._inbox: deque[Event] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -65,6 +67,7 @@ class Scheduler:
         self._timer: asyncio.TimerHandle | None = None
         self._fleet: dict[str, events.ReplicaChanged] = {}
         self._quotas: dict[str, events.QuotaChanged] = {}
+        self._cards = events.CardsChanged(())
 
     # What gateways call.
 
@@ -142,6 +145,13 @@ class Scheduler:
             self.gpu_time.gone(name)
             self.post(events.ReplicaRemoved(name))
 
+    def set_cards(self, cards: tuple[CardFacts, ...]) -> None:
+        """These cards may be put to use, or are."""
+        change = events.CardsChanged(cards)
+        if change != self._cards:
+            self._cards = change
+            self.post(change)
+
     def is_up(self, name: str, generation: int) -> bool:
         """Whether what runs on this process of a replica may be expected to go on: not when its
         probes fail, or another process has taken its place. One that left the fleet is up."""
@@ -207,6 +217,8 @@ class Scheduler:
         elif isinstance(decision, Scale):
             self._note(self.stats.scaled, decision)
             self.on_scale(decision)
+        elif isinstance(decision, Warm):
+            self.on_warm(decision)
         else:
             self._note(self.stats.tripped, decision.replica, now)
             self.on_trip(decision.replica)
@@ -331,7 +343,7 @@ class Scheduler:
         pending = list(self._inbox)
         self._inbox.clear()
         self.state = State(policy=self.state.policy, now=self.state.now)
-        told: list[Event] = [*self._fleet.values(), *self._quotas.values()]
+        told: list[Event] = [*self._fleet.values(), *self._quotas.values(), self._cards]
         ahead = {_request_of(e) for e in pending if isinstance(e, events.Arrived)}
         calls = sorted(
             self.calls.values(),

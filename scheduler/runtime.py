@@ -35,7 +35,7 @@ from .ports import (
 )
 from .probes import Probes
 from .publisher import Publisher
-from .scaling import with_cards
+from .scaling import cards_told, with_cards
 from .scaling.steering import Steering
 from .stats import Stats
 from .warmup import WarmUp
@@ -123,6 +123,7 @@ class Runtime:
         """Who tells whom."""
         self.scheduler.on_trip = self.health.suspect
         self.scheduler.on_scale = self._steering.order
+        self.scheduler.on_warm = self._steering.warm
         self.scaler.attach(self._cards_changed, self.scheduler.running_on)
         self.gateway.before_metrics = self._publisher.gauges
 
@@ -210,13 +211,15 @@ class Runtime:
 
     def _follow(self) -> None:
         """The fleet as it was read, and the cards in use beside it."""
-        fleet = self.gateway.fleet = with_cards(self._known_fleet, self.scaler.cards())
+        cards = self.scaler.cards()
+        fleet = self.gateway.fleet = with_cards(self._known_fleet, cards)
         self._budgets.limits.follow_fleet(sum(facts.gpus for facts in fleet.replicas.values()))
         if "policy" not in self._topics.loaded:
             return  # by whose rules replicas are judged
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.scheduler.keep_replicas(fleet)
+        self.scheduler.set_cards(cards_told(self._known_fleet, cards))
 
     def _cards_changed(self) -> None:
         self._follow()

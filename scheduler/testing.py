@@ -146,9 +146,12 @@ class MemoryScaler:
         """Whom to tell."""
         self.changed = changed
 
-    def add(self, name: str, pool: str, state: CardState = CardState.IDLE) -> None:
+    def add(
+        self, name: str, pool: str, state: CardState = CardState.IDLE, *, models: Sequence[str] = ()
+    ) -> None:
         """One more card of one slot."""
-        self.held[name] = Card(ReplicaFacts(name, "", "vllm", pool, 1), state)
+        served = {model: model for model in models}
+        self.held[name] = Card(ReplicaFacts(name, "", "vllm", pool, 1, models=served), state)
 
     def to(self, name: str, state: CardState) -> None:
         """A card is there now."""
@@ -161,8 +164,13 @@ class MemoryScaler:
 
     def start(self, pool: str, count: int, model: str = "") -> int:
         """The first idle ones are starting."""
-        idle = [n for n, c in self.held.items() if c.state is CardState.IDLE]
-        found = [name for name in idle if self.held[name].facts.pool == pool][:count]
+        found = [
+            name
+            for name, card in self.held.items()
+            if card.state is CardState.IDLE
+            and card.facts.pool == pool
+            and (not model or model in card.facts.models)
+        ][:count]
         for name in found:
             self.to(name, CardState.STARTING)
         return len(found)

@@ -41,7 +41,7 @@ TOPICS = (
         "placement",
         _("Placement"),
         _("Which replica a request goes to, and what happens when one fails or none is ready."),
-        ("placement", "failover", "cold_start"),
+        ("placement", "failover", "paths", "cold_start"),
     ),
     Topic(
         "backpressure",

@@ -8,6 +8,7 @@ that no stale estimate locks anybody out.
 """
 
 from .breaker import held_back
+from .cold import time_to_start
 from .decisions import Decision, Reason, Reject
 from .estimates import EXPLORED
 from .placement import served
@@ -41,7 +42,7 @@ def _held_back(state: State, request: Request) -> tuple[Reason, int] | None:
 
 def _no_capacity(state: State, request: Request) -> tuple[Reason, int] | None:
     if not served(state, request):
-        return Reason.NO_CAPACITY, state.service
+        return Reason.NO_CAPACITY, time_to_start(state, request.ticket.model)
     wait = all_broken(state, request) if state.broken else 0
     return (Reason.NO_CAPACITY, wait) if wait else None
 

@@ -42,7 +42,7 @@ def _gaining(state: State, replica: Replica, lanes: list[int]) -> Request | None
     """Whoever may stop others, be the replica in its set or not: it has had one stopped here."""
     for lane in lanes:
         if state.policy.queue(lane).preempt:
-            found = _first(state, replica, lane, tuple(replica.facts.models))
+            found = _first(state, replica, lane, tuple(replica.serves[lane]))
             if found is not None:
                 return found
     return None
@@ -70,9 +70,36 @@ def _beyond(
         if found is not None:
             return found, "spill"
     if _lends(state, pool):
-        found = _first(state, replica, 2, tuple(replica.facts.models))
+        models = tuple(m for m in replica.facts.models if m not in replica.rest[2])
+        found = _first(state, replica, 2, models)
         if found is not None:
             return found, "lent"
+    if state.queues.retries and any(replica.rest):
+        found = _stranded(state, replica, lanes)
+        if found is not None:
+            return found, "spill"
+    return None
+
+
+def _stranded(state: State, replica: Replica, lanes: list[int]) -> Request | None:
+    """A request that all replicas in use for its model have failed, and this one may help."""
+    least, most = replica.facts.levels
+    for request in state.queues.retries:
+        ticket, lane = request.ticket, request.lane
+        if (
+            lane in lanes
+            and ticket.model in replica.rest[lane]
+            and least <= ticket.level <= most
+            and not request.avoids(replica)
+            and request.tenant.may_run
+            and not any(
+                other.serving()
+                and other.takes(ticket.model, lane, ticket.level)
+                and not request.avoids(other)
+                for other in state.replicas.values()
+            )
+        ):
+            return request
     return None
 
 
@@ -84,11 +111,10 @@ def _first(state: State, replica: Replica, lane: int, models: tuple[str, ...]) -
 
 def _by_arrival(state: State, replica: Replica) -> tuple[Request, str] | None:
     """Mode fifo: whoever came first, whatever pool the replica is in."""
-    models = tuple(replica.facts.models)
     heads = [
         head
         for lane in LANES
-        if lane in replica.lanes and (head := _first(state, replica, lane, models)) is not None
+        if (head := _first(state, replica, lane, tuple(replica.serves[lane]))) is not None
     ]
     if not heads:
         return None

@@ -91,6 +91,12 @@ class Kind(StrEnum):
     ADJUSTED = "adjusted"  # a business's model, by so many levels in all
     SCALED = "scaled"  # a pool, to so many cards
     NO_HELP = "no_help"  # more cards in a pool have not helped
+    PATH_COLD = "path_cold"  # a model, served by its cold replicas
+    PATH_HOT = "path_hot"  # a model, served by its hot ones again
+    COLD_START = "cold_start"  # a model, for which a card is started
+    WARM = "warm"  # a model that was started takes P0
+    COLD_FAILED = "cold_failed"  # a model whose start was given up, until a time
+    COLD_OVER = "cold_over"  # a model whose card is given back
 
 
 @record
@@ -113,4 +119,14 @@ class Scale:
     desired: int
 
 
-Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt | Notice | Scale
+@record
+class Warm:
+    """So many cards of the pool should serve this model, whatever else the pool has: 1 to start
+    one that P0 waits for and to keep it, 0 to give it back."""
+
+    pool: str
+    model: str
+    cards: int
+
+
+Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt | Notice | Scale | Warm

@@ -3,7 +3,9 @@
 from math import exp, log2
 
 from .breaker import turn_windows
+from .cold import note_use
 from .layout import lay_out
+from .paths import lay_paths
 from .pool import lanes_let_in
 from .state import State
 from .ticket import Ticket
@@ -25,11 +27,14 @@ def note_arrival(state: State, ticket: Ticket) -> float:
 
 def renew_layout(state: State) -> None:
     """Bring demand up to date and compute placement sets and lane shares from it."""
+    if state.cold:
+        note_use(state)
     _measure(state)
     turn_windows(state)
     for replica in state.replicas.values():
-        replica.lanes_warm = lanes_let_in(replica.pool, state.policy)
-        replica.lanes = replica.lanes_warm if replica.warm else replica.lanes_warm - {0}
+        replica.lay(lanes_let_in(replica.pool, state.policy))
+    if state.paths or not all(replica.facts.hot for replica in state.replicas.values()):
+        lay_paths(state)
     state.layout = lay_out(
         state.replicas,
         state.estimates,

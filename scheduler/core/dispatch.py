@@ -4,7 +4,9 @@ from collections.abc import Sequence
 
 from .admission import refused_late, turned_away
 from .choice import choose
+from .cold import may_wait
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
+from .paths import note_start
 from .placement import fits, place, remember, roomy, scores, served
 from .replica import Replica
 from .request import ENDED, RUNNING, YIELDING, Request
@@ -32,7 +34,7 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     unusual = state.breakers or state.broken or state.watching
     if unusual or tenant.suspended or tenant.running_limit == 0 or not served(state, request):
         refusal = turned_away(state, request)
-        if refusal is not None:
+        if refusal is not None and not may_wait(state, request, refusal, out):
             out.append(refusal)
             return
     replica = None
@@ -115,6 +117,8 @@ def _start(state: State, request: Request, replica: Replica, out: list[Decision]
         shown = tuple((name, round(score, 4)) for score, name, _ in rated)
     request.attempt += 1
     occupy(state, request, replica)
+    if state.paths:
+        note_start(state, request, replica)
     remember(state, request, replica)
     name, generation = replica.facts.name, replica.generation
     out.append(

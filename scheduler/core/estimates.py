@@ -168,6 +168,12 @@ class Estimates:
         unit = self.per_unit(ticket.model, replica) / PREFILL_PER_DECODE
         return int(unit * (ticket.prompt + produced))
 
+    def done(self, ticket: Ticket, output: int) -> float:
+        """Units of work of a request that came to ``output`` tokens (0: not known)."""
+        if not ticket.prompt and not ticket.output:
+            return 1.0
+        return (output or self.tokens(ticket)) + ticket.prompt / PREFILL_PER_DECODE
+
     def doubt(self, model: str) -> None:
         """Work was refused by what is known of the model: the next measurements count more."""
         for mean in (

@@ -4,7 +4,7 @@ from enum import Enum
 
 from metering.core.facts import BusinessFacts
 
-from .fleet import PoolFacts, ReplicaFacts
+from .fleet import CardFacts, PoolFacts, ReplicaFacts
 from .policy import Policy
 from .record import record
 from .ticket import Ticket
@@ -108,6 +108,14 @@ class ReplicaRemoved:
 
 
 @record
+class CardsChanged:
+    """These cards, and no others, may be put to use or are: what ``Warm`` can be answered with.
+    Without this event no card is known, and nothing is started for P0."""
+
+    cards: tuple[CardFacts, ...]
+
+
+@record
 class Measured:
     """A replica's own figures: GPU and memory use 0-1 (10 s means; None: unknown), and the
     number of requests waiting inside it."""
@@ -148,6 +156,7 @@ Event = (
     | Cancelled
     | ReplicaChanged
     | ReplicaRemoved
+    | CardsChanged
     | Measured
     | PolicyChanged
     | QuotaChanged

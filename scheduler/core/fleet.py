@@ -29,6 +29,7 @@ class ModelFacts:
 class ReplicaFacts:
     """One model server.
 
+    ``hot``: used always, else only where a model's hot ones are not there or were left.
     ``slots`` requests at once and ``kv_tokens`` tokens of context held at once (None:
     not limited); ``models`` maps public to served names; ``levels`` is inclusive.
     """
@@ -47,6 +48,19 @@ class ReplicaFacts:
     metrics_url: str = ""
     dcgm_url: str = ""
     draining: bool = False
+    hot: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """A card beside the fleet's own replicas, which takes work once it is asked to: it may be
+    started now (``startable``), or it is ``on``: on its way, or a replica already."""
+
+    name: str
+    pool: PoolFacts
+    models: frozenset[str]
+    startable: bool = False
+    on: bool = False
 
 
 @dataclass(frozen=True, slots=True)

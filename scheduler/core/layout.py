@@ -28,6 +28,8 @@ RELAXED = 0.5
 FARTHEST = 10.0
 # Cards of one kind do the same work at most so much slower, by what else they have to do.
 SLOWER = 2.0
+# Puts a group before all others.
+FIRST = 10.0
 
 Tier = tuple[Replica, ...]
 Models = tuple[str, ...]
@@ -66,6 +68,10 @@ def group_name(replica: Replica, estimates: Estimates) -> str:
     speed = round(log(sum(ratios) / len(ratios)) / log(1.8)) if ratios and sum(ratios) else 0
     models = ",".join(sorted(facts.models))
     kind = f"{models}|{facts.slots}|{facts.gpus}|{facts.levels}"
+    if not facts.hot:
+        kind += "|cold path"
+    if any(replica.rest):
+        kind += f"|{[sorted(models) for models in replica.rest]}"
     return f"{facts.pool}|{kind}|{speed}" if replica.warm else f"{facts.pool}|{kind}|cold|{speed}"
 
 
@@ -105,7 +111,8 @@ def lay_out(
         for model in members[0].facts.models:
             service = _service(members, model, estimates)
             for lane in members[0].lanes:
-                options.setdefault((model, lane), {})[name] = service
+                if model in members[0].serves[lane]:
+                    options.setdefault((model, lane), {})[name] = service
     slots = {name: sum(r.facts.slots for r in members) for name, members in groups.items()}
     kept = {name: price for name, price in prices.items() if name in groups}
     layout = Layout(prices=kept)
@@ -155,6 +162,7 @@ def _sort(
     limit = min(FARTHEST, NEAR / min(max(plan.load, 0.01), 1.0))
     inside: list[tuple[float, str]] = []
     outside: list[tuple[float, str]] = []
+    mixed = len({groups[name][0].facts.hot for name in services}) > 1
     for name, service in services.items():
         cost = 1.0 + slot_price * (plan.cost[flow, name] - 1.0)
         hold = plan.hold.get((model, name), 0.0)
@@ -163,7 +171,10 @@ def _sort(
         if lane == 0 and groups[name][0].pool.dedicated:
             score -= 1.0
         used = hold >= SHARE or plan.part[flow, name] >= PART or plan.load < RELAXED
-        if not explored or (cost <= limit and used):
+        if mixed:
+            # The hot ones come first, few as may be open of them.
+            score -= FIRST * groups[name][0].facts.hot
+        if mixed or not explored or (cost <= limit and used):
             inside.append((score, name))
         elif cost <= limit:
             outside.append((score, name))
@@ -198,7 +209,8 @@ def _turn_around(layout: Layout, replicas: Mapping[str, Replica]) -> None:
         for lane in replica.lanes:
             for model in replica.facts.models:
                 near = [table.get(name, ([], [], []))[lane] for table in found[:2]]
-                if model not in near[0] and model not in near[1]:
+                resting = model in replica.rest[lane]
+                if model not in near[0] and model not in near[1] and not resting:
                     found[2].setdefault(name, ([], [], []))[lane].append(model)
                     flow = (model, lane)
                     layout.apart[flow] = (*layout.apart.get(flow, ()), replica)

@@ -97,6 +97,8 @@ def _urgent(state: State, lanes: list[int]) -> list[Request]:
         len(found), found, key=lambda r: (r.lane, r.ticket.level, r.key, r.sequence)
     ):
         business = request.ticket.business
+        if (request.ticket.model, request.lane) not in state.layout.sets:
+            continue  # it waits for a replica, and must not stand in the way of others
         if request.tenant.may_run_beside(started[business]):
             started[business] += 1
             urgent.append(request)

@@ -23,13 +23,15 @@ LOOK = 100 * MS
 
 @dataclass(slots=True)
 class Growth:
-    """A pool that was asked for more cards. ``base`` is how many it had before; ``since`` when
+    """A pool that was asked for more cards. ``base`` is how many it had before, ``kept`` of them
+    for a cold start, which are given back by themselves; ``since`` when
     the first were asked for, ``calm`` since when they are needed no more (ns; 0: they are).
     ``given_up``: they have not helped, and no more will be asked for until it is calm."""
 
     base: int
     desired: int
     since: int
+    kept: int = 0
     calm: int = 0
     given_up: bool = False
 
@@ -60,7 +62,7 @@ def look(state: "State", out: list[Decision]) -> None:
             _grow(state, out)
         elif pressure.grown:
             _shrink(state, out)
-    state.watching = pressure.active or bool(pressure.grown)
+    state.watching = pressure.active or bool(pressure.grown or state.cold)
 
 
 def _wait(state: "State") -> int:
@@ -70,6 +72,8 @@ def _wait(state: "State") -> int:
     waiting: dict[str, int] = {}
     for models in state.queues.lanes[0].values():
         for model, line in models.items():
+            if (model, 0) not in state.layout.sets:
+                continue  # it waits for a replica, not for others' work
             waiting[model] = waiting.get(model, 0) + _eligible(state, line)
             for request in line.foremost(1):
                 if request.tenant.may_run:
@@ -131,7 +135,8 @@ def _grow(state: "State", out: list[Decision]) -> None:
             desired = min(desired, max(ready, scale.max_cards))
         if desired > (ready if grown is None else max(ready, grown.desired)):
             if grown is None:
-                state.pressure.grown[name] = Growth(ready, desired, state.now)
+                kept = sum(bool(s.came) and s.pool == name for s in state.cold.values())
+                state.pressure.grown[name] = Growth(ready, desired, state.now, kept)
             else:
                 grown.desired = desired
             cause = f"P0 waits {state.pressure.wait // MS} ms, {ready} cards are ready"
@@ -155,5 +160,6 @@ def _shrink(state: "State", out: list[Decision]) -> None:
             del state.pressure.grown[name]
             ready = sum(r.pool.name == name and r.serving() for r in state.replicas.values())
             cause = f"P0 has not waited for {cooldown // NS} s"
-            out.append(Notice(Kind.SCALED, name, cause, grown.base))
-            out.append(Scale(name, ready, grown.base))
+            desired = grown.base - grown.kept
+            out.append(Notice(Kind.SCALED, name, cause, desired))
+            out.append(Scale(name, ready, desired))

@@ -1,5 +1,6 @@
 """One generation of a replica, with our own count of what it holds."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,7 @@ BUSY_MOST = 8_000_000_000
 # Figures older than this (ns) count as unknown, never as idle.
 STALE = 10_000_000_000
 UNKNOWN = 0.5
+NOTHING: tuple[frozenset[str], frozenset[str], frozenset[str]] = (frozenset(),) * 3
 # Until a first request has been stopped there (ns).
 STOPPING_PRIOR = 50_000_000
 STOPPING_MEMORY = 8
@@ -26,7 +28,8 @@ class Replica:
     never read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the
     engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here,
     of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy,
-    ``lanes_warm`` those let in once it is ``warm``. Layouts bring that up to date. ``use`` is
+    ``lanes_warm`` those let in once it is ``warm``, ``serves`` the models by lane, but for those
+    that ``rest`` there (see ``paths``). Layouts bring that up to date. ``use`` is
     its pool's; ``counted`` says that its free slots are in the state's count. ``stopping`` is
     how long it takes a request to stop (ns). ``failures`` in a row, of ``failing`` businesses,
     open its breaker; ``probes`` may run while that is half open."""
@@ -53,17 +56,34 @@ class Replica:
     warm: bool = True
     lanes: frozenset[int] = frozenset()
     lanes_warm: frozenset[int] = frozenset()
+    serves: tuple[Collection[str], Collection[str], Collection[str]] = NOTHING
+    rest: tuple[frozenset[str], frozenset[str], frozenset[str]] = NOTHING
     holds: "dict[str, Request]" = field(default_factory=dict)
 
     def takes(self, model: str, lane: int, level: int) -> bool:
         """Whether it holds the model and its lanes and bounds let this lane and level in."""
         least, most = self.facts.levels
-        return model in self.facts.models and lane in self.lanes and least <= level <= most
+        return model in self.serves[lane] and least <= level <= most
 
     def will_take(self, model: str, lane: int, level: int) -> bool:
         """The same, now or as soon as it is warm."""
         least, most = self.facts.levels
         return model in self.facts.models and lane in self.lanes_warm and least <= level <= most
+
+    def lay(self, lanes: frozenset[int]) -> None:
+        """Lanes let in by pool and policy; what rests is known."""
+        self.lanes_warm = lanes
+        self.lanes = lanes if self.warm else lanes - {0}
+        models = self.facts.models
+        self.serves = (
+            self._served(0, models) if 0 in self.lanes else (),
+            self._served(1, models) if 1 in self.lanes else (),
+            self._served(2, models) if 2 in self.lanes else (),
+        )
+
+    def _served(self, lane: int, models: Collection[str]) -> Collection[str]:
+        rest = self.rest[lane]
+        return tuple(model for model in models if model not in rest) if rest else models
 
     def serving(self) -> bool:
         """Whether it takes new work at all."""

@@ -31,7 +31,8 @@ class Request:
     ``since`` is when its present wait began (ns): its arrival, or when it lost its slot.
     ``seen`` are the output tokens its caller has seen of this attempt, ``produced`` those of
     earlier attempts that it goes on from. ``estimate`` is the slot time (ns) expected of the
-    attempt, ``charged`` what its business was charged for it."""
+    attempt, ``charged`` what its business was charged for it. ``cold``: it was let in to wait
+    for a replica to be started."""
 
     ticket: Ticket
     sequence: int
@@ -55,6 +56,7 @@ class Request:
     preempted: int = 0
     stopped: int = 0
     promoted: bool = False
+    cold: bool = False
     awaiting: int = 0
     tried: frozenset[tuple[str, int]] = frozenset()
 

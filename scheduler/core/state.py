@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from .breaker import Breaker
 from .counters import Active
-from .estimates import Estimates
-from .fleet import PoolFacts
+from .decisions import Notice
+from .estimates import Estimates, Mean
+from .fleet import CardFacts, PoolFacts
 from .layout import Layout
+from .paths import Path
 from .policy import Policy
 from .pool import PoolUse
 from .pressure import Pressure
@@ -18,6 +20,7 @@ from .prices import Flow
 from .queues import Queues
 from .replica import Replica
 from .request import Request
+from .starts import Start
 from .tenant import Outcomes, Tenant
 
 SEED_FACTOR = 6364136223846793005
@@ -35,7 +38,10 @@ class State:
     and ``passes`` says how far each lane has come in mode weighted. ``retries`` could be made
     when the last was, since when there were so many ``arrivals``. ``hopeless`` requests were
     refused, or let in to probe, by their budgets; ``broken`` replicas have an open breaker.
-    P0's wait is looked at next at ``press_at`` (ns), if any waits or pressure is ``watching``."""
+    P0's wait is looked at next at ``press_at`` (ns), if any waits or pressure is ``watching``.
+    ``cold`` has the models that ``cards`` were started for, ``loads`` how long that took (ns),
+    ``paths`` has the models with hot and cold replicas, ``news`` what is to be told at once,
+    ``rests`` until when (ns) it is not tried again."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
@@ -78,6 +84,12 @@ class State:
     watching: bool = False
     broken: int = 0
     pressure: Pressure = field(default_factory=Pressure)
+    paths: dict[str, Path] = field(default_factory=dict)
+    news: list[Notice] = field(default_factory=list)
+    cards: dict[str, CardFacts] = field(default_factory=dict)
+    cold: dict[str, Start] = field(default_factory=dict)
+    loads: dict[str, Mean] = field(default_factory=dict)
+    rests: dict[str, int] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
     free: int = 0
     stoppable: int = 0
@@ -93,9 +105,7 @@ class State:
     def turnover(self, model: str, lane: int) -> float:
         """Slots that may take such requests, coming free per ns by expectation."""
         return sum(
-            replica.turnover
-            for replica in self.replicas.values()
-            if model in replica.facts.models and lane in replica.lanes
+            replica.turnover for replica in self.replicas.values() if model in replica.serves[lane]
         )
 
     def draw(self, below: int) -> int:

@@ -10,10 +10,19 @@ from typing import Any
 
 from . import events
 from .breaker import note_outcome
+from .cold import tend
 from .decisions import Decision, Kind, Notice, Reason, Reject, Trip
 from .decisions import WakeAt as Wake
 from .demand import note_arrival, renew_layout
 from .dispatch import fill, fill_all, occupy, release, start_or_queue
+from .membership import (
+    cards_changed,
+    count_broken,
+    count_slots,
+    replica_changed,
+    replica_removed,
+)
+from .paths import note_attempt
 from .placement import served
 from .preempt import consider
 from .pressure import look
@@ -54,6 +63,10 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
         consider(state, out)
     if state.now >= state.press_at and (state.lane_queued[0] or state.watching):
         look(state, out)
+        tend(state, out)
+    if state.news:
+        out += state.news
+        state.news.clear()
     wake = next_wake(state)
     if wake and wake != state.wake:
         out.append(Wake(wake))
@@ -127,6 +140,10 @@ def _finished(state: State, event: events.Finished, out: list[Decision]) -> None
         _failed_at(state, request, request.replica, out)
     elif request.replica.failures:
         _mended(state, request.replica, out)
+    if state.paths and note_attempt(
+        state, request, request.replica, event.output, failed=event.failed
+    ):
+        _switched(state, out)
     if not request.produced and not event.failed:
         name = request.replica.facts.name
         state.estimates.finished(request.ticket, name, held, event.output)
@@ -166,9 +183,11 @@ def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
         known = state.replicas.get(replica.facts.name) is replica
         if event.fault is not events.Fault.UNREACHABLE:
             _failed_at(state, request, replica, out)
+            if state.paths and note_attempt(state, request, replica, 0, failed=True):
+                _switched(state, out)
         elif replica.ready and known:
             replica.ready = False
-            _count_slots(state)
+            count_slots(state)
             renew_layout(state)
             out.append(Trip(replica.facts.name, replica.generation))
     if request.failures and not (
@@ -205,20 +224,26 @@ def _failed_at(state: State, request: Request, replica: Replica, out: list[Decis
     if not replica.fail(state.now, state.policy.failover, request.ticket.business, alone=alone):
         return
     state.busy_until = max(state.busy_until, replica.busy_until)
-    _count_broken(state)
+    count_broken(state)
     cause = f"{replica.failures} failures in a row"
     out.append(Notice(Kind.BROKEN, replica.facts.name, cause, replica.busy_until))
+    if state.paths:
+        _switched(state, out)
 
 
 def _mended(state: State, replica: Replica, out: list[Decision]) -> None:
     """An attempt has gone well there."""
     if replica.mend():
-        _count_broken(state)
+        count_broken(state)
         out.append(Notice(Kind.MENDED, replica.facts.name, "an attempt has gone well"))
+        if state.paths:
+            _switched(state, out)
 
 
-def _count_broken(state: State) -> None:
-    state.broken = sum(replica.probes > 0 for replica in state.replicas.values())
+def _switched(state: State, out: list[Decision]) -> None:
+    """A model is to be served by others."""
+    renew_layout(state)
+    fill_all(state, out)
 
 
 def _cancelled(state: State, event: events.Cancelled, out: list[Decision]) -> None:
@@ -247,68 +272,6 @@ def _freed(state: State, replica: Replica, request: Request, out: list[Decision]
         fill_all(state, out)
     elif state.replicas.get(replica.facts.name) is replica:
         fill(state, replica, out)
-
-
-def _replica_changed(state: State, event: events.ReplicaChanged, out: list[Decision]) -> None:
-    name = event.facts.name
-    known = state.replicas.get(name)
-    if known is not None and known.generation == event.generation:
-        if known.pool.name != event.pool.name:
-            _move(state, known, event)
-        known.facts, known.pool = event.facts, event.pool
-        known.ready, known.warm = event.ready, event.warm
-    else:
-        if known is not None:
-            known.counted = False
-            state.estimates.forget(name)
-        state.replicas[name] = Replica(
-            event.facts,
-            event.pool,
-            event.generation,
-            event.ready,
-            state.use(event.pool),
-            warm=event.warm,
-        )
-    _fleet_changed(state, out)
-
-
-def _move(state: State, replica: Replica, event: events.ReplicaChanged) -> None:
-    """Its running requests count in another pool from now on."""
-    old, new = replica.use, state.use(event.pool)
-    replica.use = new
-    for request in state.requests.values():
-        if request.running and request.replica is replica:
-            for pool, change in ((old, -1), (new, 1)):
-                pool.running[request.lane] += change
-                pool.promoted += change * request.promoted
-
-
-def _replica_removed(state: State, event: events.ReplicaRemoved, out: list[Decision]) -> None:
-    replica = state.replicas.pop(event.name, None)
-    if replica is not None:
-        replica.counted = False
-        state.blocked.discard(event.name)
-        _fleet_changed(state, out)
-
-
-def _fleet_changed(state: State, out: list[Decision]) -> None:
-    """Count the pools' slots and lay out anew."""
-    _count_slots(state)
-    renew_layout(state)
-    fill_all(state, out)
-
-
-def _count_slots(state: State) -> None:
-    state.free = 0
-    _count_broken(state)
-    for pool in state.pools.values():
-        pool.slots = 0
-    for replica in state.replicas.values():
-        replica.use.dedicated = replica.pool.dedicated
-        replica.counted = replica.serving()
-        if replica.counted:
-            replica.use.slots += replica.facts.slots
-            state.free += max(0, replica.facts.slots - replica.running)
 
 
 def _measured(state: State, event: events.Measured, out: list[Decision]) -> None:
@@ -368,8 +331,9 @@ HANDLERS: dict[type, Handler] = {
     events.Yielded: _yielded,
     events.Failed: _failed,
     events.Cancelled: _cancelled,
-    events.ReplicaChanged: _replica_changed,
-    events.ReplicaRemoved: _replica_removed,
+    events.ReplicaChanged: replica_changed,
+    events.ReplicaRemoved: replica_removed,
+    events.CardsChanged: cards_changed,
     events.Measured: _measured,
     events.PolicyChanged: _policy_changed,
     events.QuotaChanged: _quota_changed,

@@ -4,6 +4,7 @@ from heapq import heapify, heappop, heappush
 
 from .choice import MS
 from .decisions import Decision, Reason, Reject
+from .placement import served
 from .request import ENDED, QUEUED, Request
 from .shares import join, leave
 from .state import State
@@ -49,7 +50,9 @@ def line_up(state: State, request: Request) -> None:
 
 
 def _patience(state: State, request: Request) -> int:
-    """The longest time (ns) that the request may wait at once in its lane."""
+    """The longest time (ns) that the request may wait at once in its lane, or for a start."""
+    if request.cold and not request.attempt:
+        return int(state.policy.cold_start.wait_s * 1000 * MS)
     own = request.ticket.patience
     return state.policy.queue(request.lane).queue_timeout_ms * MS if own is None else own
 
@@ -93,6 +96,11 @@ def expire(state: State, out: list[Decision]) -> None:
             continue
         if request.since + _patience(state, request) > state.now:
             continue  # an entry from before it ran, or moved down
+        if request.cold and not served(state, request):
+            end(state, request)
+            rest = int(state.policy.failover.open_s * 1000 * MS)
+            out.append(Reject(ticket.id, Reason.NO_CAPACITY, rest))
+            continue
         if state.policy.queue(lane).on_timeout == "move_down":
             unqueue(state, request)
             leave(state, request)

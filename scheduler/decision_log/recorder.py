@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 
 MS = 1_000_000
 ABOUT_BUSINESSES = {Kind.SUSPENDED, Kind.RESTORED, Kind.ADJUSTED}
+ABOUT_MODELS = {
+    Kind.COLD_START,
+    Kind.WARM,
+    Kind.COLD_FAILED,
+    Kind.COLD_OVER,
+    Kind.PATH_COLD,
+    Kind.PATH_HOT,
+}
 Detail = dict[str, object]
 
 
@@ -83,6 +91,8 @@ class Recorder:
         row = DecisionRow(now, "notice", "", reason=notice.kind.value)
         if notice.kind in ABOUT_BUSINESSES:
             row.business, _, row.model = whose.partition("/")
+        elif notice.kind in ABOUT_MODELS:
+            row.model = whose
         row.detail = {"name": whose, "cause": notice.cause, "value": notice.value}
         self._sink.append(row)
 

@@ -1,6 +1,7 @@
 """The endpoints that take no slot: health, models, metrics, tokens."""
 
 import asyncio
+import time
 
 import msgspec
 from aiohttp import web
@@ -18,10 +19,13 @@ class Service:
 
     def __init__(self, emulator: Emulator) -> None:
         self._emulator = emulator
+        self._loaded_at = time.monotonic() + emulator.settings.load_s
 
     async def health(self, _: web.Request) -> web.Response:
         """``GET /health``: empty, 200 or 503."""
-        return web.Response(status=503 if self._emulator.faults.current.never_ready else 200)
+        loading = time.monotonic() < self._loaded_at
+        faulty = self._emulator.faults.current.never_ready
+        return web.Response(status=503 if loading or faulty else 200)
 
     async def version(self, _: web.Request) -> web.Response:
         """``GET /version``."""

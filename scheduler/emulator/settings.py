@@ -12,7 +12,7 @@ DEFAULT_MODEL = "org/Model-7B"
 class Settings:
     """``models`` are the names it answers to; ``max_model_len`` tokens of prompt and answer;
     ``details``: cached tokens are reported; ``dimensions`` of an embedding; ``memory_gb`` of
-    the card; ``keep`` requests are remembered."""
+    the card; ``keep`` requests are remembered; it is ready after ``load_s``."""
 
     service: ServiceModel = field(default_factory=ServiceModel)
     models: tuple[str, ...] = (DEFAULT_MODEL,)
@@ -21,6 +21,7 @@ class Settings:
     dimensions: int = 64
     memory_gb: float = 24.0
     keep: int = 100
+    load_s: float = 0.0
 
     def check(self) -> None:
         """Raises ValueError for a card that could not run anything."""
@@ -65,6 +66,7 @@ def parse_command(argv: list[str] | None = None) -> Command:
         dimensions=args.embedding_dimensions,
         memory_gb=args.memory_gb,
         keep=args.keep_requests,
+        load_s=args.load_s,
     )
     try:
         settings.check()
@@ -117,4 +119,5 @@ def _parser() -> argparse.ArgumentParser:
     add("--embedding-dimensions", type=_whole, default=64, help="of a vector")
     add("--memory-gb", type=_positive, default=24.0, help="of the card, for its gauges")
     add("--keep-requests", type=_whole, default=100, help="requests shown in /emulator/state")
+    add("--load-s", type=float, default=0.0, help="/health says 503 for so long")
     return parser

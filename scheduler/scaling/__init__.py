@@ -4,8 +4,16 @@ The core says how many it wants and which it can spare; a driver, behind ``ports
 makes it so. When to scale, how far, and how long to wait in between is the core's.
 """
 
-from .cards import Card, CardSpec, CardState, with_cards
+from .cards import Card, CardSpec, CardState, cards_told, with_cards
 from .none import NoScaler
 from .processes import LocalProcesses
 
-__all__ = ["Card", "CardSpec", "CardState", "LocalProcesses", "NoScaler", "with_cards"]
+__all__ = [
+    "Card",
+    "CardSpec",
+    "CardState",
+    "LocalProcesses",
+    "NoScaler",
+    "cards_told",
+    "with_cards",
+]

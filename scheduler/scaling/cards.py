@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from scheduler.core.fleet import FleetSnapshot, ReplicaFacts
+from scheduler.core.fleet import CardFacts, FleetSnapshot, ReplicaFacts
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +51,22 @@ class Card:
 
     facts: ReplicaFacts
     state: CardState
+
+
+def cards_told(fleet: FleetSnapshot, cards: Iterable[Card]) -> tuple[CardFacts, ...]:
+    """The cards as the core knows them: those that may be started, draining ones among them, and
+    those in use, of pools and with models that the fleet has."""
+    return tuple(
+        CardFacts(
+            card.facts.name,
+            fleet.pools[card.facts.pool],
+            frozenset(card.facts.models.keys() & fleet.models.keys()),
+            startable=card.state in {CardState.IDLE, CardState.DRAINING},
+            on=card.state in {CardState.STARTING, CardState.UP},
+        )
+        for card in cards
+        if card.facts.pool in fleet.pools and card.facts.name not in fleet.replicas
+    )
 
 
 def with_cards(fleet: FleetSnapshot, cards: Iterable[Card]) -> FleetSnapshot:

@@ -78,6 +78,7 @@ class LocalProcesses:
         self._logs = logs
         self._changed: Callable[[], None] = lambda: None
         self._running: Callable[[str], int] = lambda name: 0
+        self._closing = False
 
     def attach(self, changed: Callable[[], None], running: Callable[[str], int]) -> None:
         """Whom to tell of changes, and who knows how many requests run on a replica."""
@@ -89,6 +90,8 @@ class LocalProcesses:
 
     def start(self, pool: str, count: int, model: str = "") -> int:
         """Put up to so many cards to use: first those that are still draining."""
+        if self._closing:
+            return 0
         now = asyncio.get_running_loop().time()
         fitting = [
             slot
@@ -118,7 +121,8 @@ class LocalProcesses:
         return True
 
     async def close(self) -> None:
-        """End all processes."""
+        """End all processes. Whoever hears of it and orders new ones gets none."""
+        self._closing = True
         tasks = [slot.task for slot in self._slots.values() if slot.task is not None]
         for task in tasks:
             task.cancel()

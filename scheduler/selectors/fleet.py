@@ -60,4 +60,5 @@ def _replica(row: Replica) -> ReplicaFacts:
         metrics_url=row.metrics_url,
         dcgm_url=row.dcgm_url,
         draining=row.draining,
+        hot=row.path == Replica.Path.HOT,
     )

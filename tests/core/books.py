@@ -13,6 +13,7 @@ from scheduler.core.decisions import (
     Scale,
     Trip,
     WakeAt,
+    Warm,
 )
 from scheduler.core.state import State
 from scheduler.core.step import step
@@ -87,7 +88,7 @@ class Books(RuleBasedStateMachine):
         elif isinstance(decision, WakeAt):
             assert decision.at > 0
         else:
-            assert isinstance(decision, Trip | Notice | Scale)
+            assert isinstance(decision, Trip | Notice | Scale | Warm)
 
     def _check_preempt(self, decision: Preempt) -> None:
         victim, _, where, _ = self.running[decision.request]

@@ -19,7 +19,8 @@ def check_limits(state: State, decision: Dispatch) -> None:
     if tenant.running_limit is not None:
         assert tenant.running <= tenant.running_limit
     if lane in replica.lanes:
-        assert replica.takes(request.ticket.model, lane, request.ticket.level)
+        resting = request.tried and request.ticket.model in replica.rest[lane]
+        assert resting or replica.takes(request.ticket.model, lane, request.ticket.level)
         bound = lane == 2 and not policy.queues.P2.borrow and policy.mode != "fifo"
         if bound and not request.promoted:
             share = max(1, floor(policy.queues.P2.max_occupy * pool.slots + 1e-9))

@@ -101,6 +101,11 @@ class Scene:
             out += self.step(events.Finished(name, attempt, 0, output))
         return out
 
+    def finish_badly(self, name: str) -> list[Decision]:
+        """An attempt breaks off with nothing to be saved."""
+        attempt = self.running.pop(name).attempt
+        return self.step(events.Finished(name, attempt, failed=True))
+
     def fail(self, name: str, fault: events.Fault = events.Fault.ERROR) -> list[Decision]:
         """An attempt ends badly."""
         return self.step(events.Failed(name, self.running.pop(name).attempt, fault))

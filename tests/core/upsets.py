@@ -8,9 +8,10 @@ from hypothesis import strategies as st
 
 from metering.core.facts import BusinessFacts
 from scheduler.core import events
+from scheduler.core.fleet import CardFacts
 
 from .books import Books
-from .world_parts import BUSINESSES, fleet, policies
+from .world_parts import BUSINESSES, MODELS, POOLS, fleet, policies
 
 NAMES = st.sampled_from(sorted(fleet()))
 Upset = Callable[[st.DataObject], None]
@@ -30,6 +31,7 @@ class Upsets(Books):
             self.new_policy,
             self.measure,
             self.measure,
+            self.cards,
             self.copy,
         ]
 
@@ -47,7 +49,8 @@ class Upsets(Books):
     def change(self, data: st.DataObject) -> None:
         name = data.draw(NAMES)
         slots, draining = data.draw(st.integers(1, 4)), data.draw(st.booleans())
-        self.facts[name] = replace(self.facts[name], slots=slots, draining=draining)
+        hot = name != "z1" or data.draw(st.booleans())
+        self.facts[name] = replace(self.facts[name], slots=slots, draining=draining, hot=hot)
         self._tell(name)
 
     def remove(self, data: st.DataObject) -> None:
@@ -70,6 +73,15 @@ class Upsets(Books):
         use = data.draw(st.sampled_from([None, 0.0, 0.5, 1.0]))
         queue = data.draw(st.sampled_from([None, 0, 3]))
         self._step(events.Measured(data.draw(NAMES), use, use, queue))
+
+    def cards(self, data: st.DataObject) -> None:
+        """Cards that may be started for P0; nobody starts them."""
+        states = [(False, False), (True, False), (False, True)]
+        cards = [
+            CardFacts(name, POOLS[pool], frozenset(MODELS), *data.draw(st.sampled_from(states)))
+            for name, pool in (("c1", "urgent"), ("c2", "shared"))
+        ]
+        self._step(events.CardsChanged(tuple(cards)))
 
     def copy(self, data: st.DataObject) -> None:
         """From here a copy of the state must go on in the same way."""

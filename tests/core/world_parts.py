@@ -16,13 +16,15 @@ BUSINESSES = ("north", "south", "east")
 
 
 def fleet() -> dict[str, ReplicaFacts]:
-    """Four replicas: one dedicated, one with little KV cache, one for some levels only."""
+    """Five replicas: one dedicated, one with little KV cache, one for some levels only, and one
+    on the cold path."""
     both = {"a": "a", "b": "b"}
     return {
         "u1": ReplicaFacts("u1", "", "vllm", "urgent", 2, models=both),
         "s1": ReplicaFacts("s1", "", "vllm", "shared", 3, models=both),
         "s2": ReplicaFacts("s2", "", "vllm", "shared", 2, kv_tokens=900, models={"a": "a"}),
         "s3": ReplicaFacts("s3", "", "vllm", "shared", 2, models=both, levels=(2, 8)),
+        "z1": ReplicaFacts("z1", "", "vllm", "shared", 1, models={"b": "b"}, hot=False),
     }
 
 

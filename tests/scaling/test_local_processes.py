@@ -28,6 +28,11 @@ def spare(name: str, *arguments: str, models: dict[str, str] | None = None) -> C
     return CardSpec(name, "pool", "emulator", 2, models=served, arguments=(*QUICK, *arguments))
 
 
+def replica_of(url: str, name: str) -> ReplicaFacts:
+    """A replica of the fleet's own, of two slots in the pool of the tests."""
+    return ReplicaFacts(name, url, "vllm", "pool", 2, models={"chat": "chat"})
+
+
 class Site:
     """A gateway with cards and perhaps one replica of its own."""
 

@@ -1,6 +1,6 @@
 """Orders for so many cards, and what they come to when cards come, break or are not there."""
 
-from scheduler.core.decisions import Scale
+from scheduler.core.decisions import Scale, Warm
 from scheduler.ports import Scaler
 from scheduler.scaling import CardState
 from scheduler.scaling.steering import Steering
@@ -17,7 +17,7 @@ class World:
         self.serving = {"own"}
         self.running: dict[str, int] = {}
         for number in range(3):
-            self.scaler.add(f"c{number}", POOL)
+            self.scaler.add(f"c{number}", POOL, models=("m",) if number else ("n",))
         port: Scaler = self.scaler
         self.steering = Steering(
             port, lambda pool: self.serving, lambda name: self.running.get(name, 0)
@@ -26,6 +26,9 @@ class World:
 
     def order(self, desired: int) -> None:
         self.steering.order(Scale(POOL, len(self.serving), desired))
+
+    def warm(self, cards: int, model: str = "m") -> None:
+        self.steering.warm(Warm(POOL, model, cards))
 
     def come(self, name: str) -> None:
         """A card listens, and is found ready."""
@@ -89,3 +92,66 @@ def test_what_was_not_started_here_stays() -> None:
     world.serving |= {"own-2", "own-3"}
     world.order(1)
     assert world.states == ["idle"] * 3
+
+
+def test_a_card_with_the_model_is_started_once_and_given_back() -> None:
+    world = World()
+    world.warm(1)
+    world.warm(1)
+    assert world.states == ["idle", "starting", "idle"]
+    world.come("c1")
+    assert world.states == ["idle", "up", "idle"]
+    world.warm(0)
+    assert world.states == ["idle", "draining", "idle"]
+
+
+def test_one_that_breaks_is_replaced_by_another_with_the_model() -> None:
+    world = World()
+    world.warm(1)
+    world.scaler.to("c1", CardState.BROKEN)
+    assert world.states == ["idle", "broken", "starting"]
+
+
+def test_one_given_back_while_it_starts_goes_when_it_is_there() -> None:
+    world = World()
+    world.warm(1)
+    world.warm(0)
+    assert world.states == ["idle", "starting", "idle"]
+    world.come("c1")
+    assert world.states == ["idle", "draining", "idle"]
+
+
+def test_one_wanted_again_while_it_starts_stays() -> None:
+    world = World()
+    world.warm(1)
+    world.warm(0)
+    world.warm(1)
+    world.come("c1")
+    assert world.states == ["idle", "up", "idle"]
+
+
+def test_a_pool_that_can_spare_cards_keeps_the_one_that_a_model_needs() -> None:
+    world = World()
+    world.order(2)
+    world.come("c0")
+    world.warm(1)
+    world.come("c1")
+    world.order(1)
+    assert world.states == ["draining", "up", "idle"]
+    world.serving.discard("c0")
+    world.scaler.to("c0", CardState.IDLE)
+    world.warm(0)
+    assert world.states == ["idle", "draining", "idle"]
+
+
+def test_a_card_that_a_model_needs_no_more_counts_where_more_are_wanted() -> None:
+    world = World()
+    world.warm(1)
+    world.come("c1")
+    world.order(3)
+    assert world.states == ["starting", "up", "idle"]
+    world.warm(0)
+    assert world.states == ["starting", "up", "idle"]
+    world.come("c0")
+    world.order(1)
+    assert world.states == ["draining", "draining", "idle"]

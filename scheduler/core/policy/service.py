@@ -147,6 +147,19 @@ class Failover(Section):
 
 
 @dataclass(frozen=True, slots=True)
+class Paths(Section):
+    """When a model is served by its cold replicas instead of its hot ones."""
+
+    failures: int = whole(5, "Failures in a row of a model's hot replicas that switch.", least=1)
+    latency_factor: float = number(
+        4.0,
+        "Times their usual latency at which hot replicas are left for quicker cold ones.",
+        least=1.0,
+    )
+    probe_s: float = seconds(10.0, "Time between two tries of hot replicas that were left.")
+
+
+@dataclass(frozen=True, slots=True)
 class TenantBreaker(Section):
     """When a business is suspended for failing."""
 

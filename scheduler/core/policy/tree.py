@@ -10,6 +10,7 @@ from .service import (
     ColdStart,
     Failover,
     Feedback,
+    Paths,
     Placement,
     Preemption,
     TenantBreaker,
@@ -64,6 +65,9 @@ class Policy(Section):
     failover: Failover = field(
         default_factory=Failover,
         metadata=group(Failover, "Time limits, retries, and breakers of replicas."),
+    )
+    paths: Paths = field(
+        default_factory=Paths, metadata=group(Paths, "Hot and cold replicas of a model.")
     )
     tenant_breaker: TenantBreaker = field(
         default_factory=TenantBreaker,

@@ -1,0 +1,299 @@
+"""P0 whose model no replica has waits for one to be started, where something can be started."""
+
+from dataclasses import replace
+
+import pytest
+
+from scheduler.core import events
+from scheduler.core.decisions import Kind, Notice, Reason, Scale, Warm
+from scheduler.core.fleet import CardFacts, PoolFacts
+from scheduler.core.policy import Policy
+from scheduler.core.ticket import Resume
+
+from .scene import MS, SECOND, SHARED, URGENT, Scene, card
+
+WAIT = int(Policy().cold_start.wait_s * SECOND)
+REST = int(Policy().failover.open_s * SECOND)
+COOLDOWN = int(Policy().backpressure.scale.cooldown_s * SECOND)
+IDLE = CardFacts("spare", SHARED, frozenset({"m"}), startable=True)
+
+
+def told(scene: Scene, *cards: CardFacts) -> None:
+    """The scaler has these cards."""
+    scene.step(events.CardsChanged(cards))
+
+
+def stage(*cards: CardFacts, policy: Policy | None = None) -> Scene:
+    """A fleet that serves another model, and cards beside it."""
+    scene = Scene(card("own", 2, "other"), policy=policy)
+    told(scene, *(cards or (IDLE,)))
+    return scene
+
+
+def orders(scene: Scene) -> list[tuple[str, str, int]]:
+    return [(o.pool, o.model, o.cards) for o in scene.log if isinstance(o, Warm)]
+
+
+def notices(scene: Scene) -> list[tuple[Kind, str]]:
+    return [(item.kind, item.name) for item in scene.log if isinstance(item, Notice)]
+
+
+def come(scene: Scene, *, warm: bool = True) -> None:
+    """The card that was asked for listens."""
+    told(scene, replace(IDLE, startable=False, on=True))
+    facts, pool = card("spare", 2)
+    scene._tell(events.ReplicaChanged(facts, pool, True, 1, warm))
+
+
+def test_p0_waits_and_a_card_is_asked_for_once() -> None:
+    scene = stage()
+    scene.arrive("first", 0)
+    scene.arrive("second", 0, business="bank")
+    assert scene.waiting() == ["first", "second"]
+    assert orders(scene) == [("shared", "m", 1)]
+    assert notices(scene) == [(Kind.COLD_START, "m")]
+    told(scene, replace(IDLE, startable=False, on=True))
+    scene.wait(60 * SECOND)
+    come(scene)
+    assert scene.on("spare") == ["first", "second"]
+    scene.wait(SECOND)
+    assert notices(scene)[1:] == [(Kind.WARM, "m")]
+    assert orders(scene) == [("shared", "m", 1)]
+
+
+@pytest.mark.parametrize(
+    "cards",
+    [
+        (),
+        (replace(IDLE, models=frozenset({"other"})),),
+        (replace(IDLE, startable=False),),
+        (replace(IDLE, pool=PoolFacts("slow", False, frozenset({1, 2}))),),
+    ],
+)
+def test_where_nothing_can_be_started_it_is_refused_at_once(cards: tuple[CardFacts, ...]) -> None:
+    scene = stage()
+    told(scene, *cards)
+    scene.arrive("urgent", 0)
+    assert scene.refused["urgent"].reason is Reason.NO_CAPACITY
+    assert not orders(scene)
+
+
+def test_a_policy_may_forbid_it() -> None:
+    policy = Policy()
+    scene = stage(policy=replace(policy, cold_start=replace(policy.cold_start, enabled=False)))
+    scene.arrive("urgent", 0)
+    assert scene.refused["urgent"].reason is Reason.NO_CAPACITY
+
+
+def test_a_policy_may_bound_the_cards_of_a_pool() -> None:
+    policy = Policy()
+    pressure = policy.backpressure
+    capped = replace(
+        policy, backpressure=replace(pressure, scale=replace(pressure.scale, max_cards=1))
+    )
+    scene = stage(policy=capped)
+    scene.arrive("urgent", 0)
+    assert scene.refused["urgent"].reason is Reason.NO_CAPACITY
+
+
+def test_a_dedicated_card_comes_before_an_elastic_one_and_one_on_its_way_before_both() -> None:
+    scene = stage(IDLE, replace(IDLE, name="kept", pool=URGENT))
+    scene.arrive("urgent", 0)
+    assert orders(scene) == [("urgent", "m", 1)]
+    scene = stage(replace(IDLE, startable=False, on=True), replace(IDLE, name="kept", pool=URGENT))
+    scene.arrive("urgent", 0)
+    assert orders(scene) == [("shared", "m", 1)]
+
+
+def test_other_lanes_start_nothing_and_are_told_when_to_come_again() -> None:
+    scene = stage()
+    scene.arrive("early", 1)
+    assert scene.refused["early"].reason is Reason.NO_CAPACITY
+    assert not orders(scene)
+    scene.arrive("urgent", 0)
+    scene.now += 50 * SECOND
+    for name, lane in (("usual", 1), ("low", 2)):
+        scene.arrive(name, lane)
+        assert scene.refused[name].reason is Reason.NO_CAPACITY
+        # Nobody knows yet how long a start takes: it has this long at most.
+        assert scene.refused[name].retry_after == WAIT - 50 * SECOND
+    come(scene)
+    scene.arrive("now", 1)
+    assert scene.where("now") == "spare"
+
+
+def test_a_start_that_was_measured_says_when_the_next_will_be_there() -> None:
+    scene = stage()
+    scene.arrive("urgent", 0)
+    scene.wait(8 * SECOND)
+    come(scene)
+    scene.finish("urgent")
+    scene.wait(COOLDOWN + 4 * SECOND)
+    assert orders(scene)[-1] == ("shared", "m", 0)
+    scene.remove("spare")
+    told(scene, IDLE)
+    scene.arrive("again", 0)
+    scene.arrive("usual", 1)
+    assert scene.refused["usual"].retry_after == pytest.approx(8 * SECOND, rel=0.05)
+
+
+def test_it_waits_as_long_as_the_policy_says_and_no_longer() -> None:
+    """Longer than its queue's own time limit, for that is about slots."""
+    scene = stage()
+    scene.arrive("first", 0)
+    scene.wait(30 * SECOND)
+    scene.arrive("later", 0)
+    scene.wait(WAIT - 31 * SECOND)
+    assert scene.waiting() == ["first", "later"]
+    scene.wait(1200 * MS)
+    # The start is given up: nobody waits for it any more.
+    for name in ("first", "later"):
+        assert scene.refused[name].reason is Reason.NO_CAPACITY
+        assert scene.refused[name].retry_after == REST
+    assert notices(scene)[-1] == (Kind.COLD_FAILED, "m")
+    assert orders(scene) == [("shared", "m", 1), ("shared", "m", 0)]
+
+
+def test_after_a_failed_start_the_model_rests() -> None:
+    scene = stage()
+    scene.arrive("first", 0)
+    scene.wait(WAIT + SECOND)
+    scene.arrive("soon", 0)
+    refusal = scene.refused["soon"]
+    assert refusal.reason is Reason.NO_CAPACITY
+    assert 0 < refusal.retry_after <= REST
+    scene.wait(refusal.retry_after)
+    scene.arrive("again", 0)
+    assert scene.waiting() == ["again"]
+    assert orders(scene)[-1] == ("shared", "m", 1)
+
+
+def test_a_card_that_is_not_warm_yet_is_awaited() -> None:
+    scene = stage()
+    scene.arrive("urgent", 0)
+    come(scene, warm=False)
+    scene.arrive("usual", 1)
+    assert scene.on("spare") == ["usual"]
+    scene.wait(SECOND)
+    assert (Kind.WARM, "m") not in notices(scene)
+    come(scene)
+    assert scene.where("urgent") == "spare"
+
+
+def test_it_is_given_back_when_p0_has_not_needed_it_for_the_cooldown() -> None:
+    scene = stage()
+    scene.arrive("urgent", 0)
+    come(scene)
+    scene.finish("urgent")
+    for number in range(10):
+        scene.wait(COOLDOWN // 2)
+        scene.arrive(f"more-{number}", 0)
+        scene.finish(f"more-{number}")
+    assert orders(scene) == [("shared", "m", 1)]
+    scene.arrive("long", 0)
+    scene.wait(3 * COOLDOWN)
+    assert orders(scene) == [("shared", "m", 1)]
+    scene.finish("long")
+    # Lower lanes may use it, and do not keep it.
+    scene.arrive("usual", 1)
+    scene.wait(COOLDOWN - SECOND)
+    assert orders(scene) == [("shared", "m", 1)]
+    scene.wait(4 * SECOND)
+    assert orders(scene)[1:] == [("shared", "m", 0)]
+    assert notices(scene)[-1] == (Kind.COLD_OVER, "m")
+
+
+def test_it_is_given_back_though_p0_comes_when_the_fleet_serves_the_model_again() -> None:
+    scene = Scene(card("own"))
+    told(scene, IDLE)
+    scene.probe("own", ready=False)
+    scene.arrive("urgent", 0)
+    come(scene)
+    scene.finish("urgent")
+    scene.probe("own", ready=True)
+    for number in range(COOLDOWN // SECOND + 4):
+        scene.arrive(f"p0-{number}", 0)
+        scene.finish(f"p0-{number}")
+        scene.wait(SECOND)
+    assert orders(scene) == [("shared", "m", 1), ("shared", "m", 0)]
+
+
+def test_p0_whose_only_replica_goes_while_it_waits_has_one_started() -> None:
+    scene = Scene(card("own"))
+    told(scene, IDLE)
+    scene.arrive("held", 0)
+    scene.arrive("urgent", 0)
+    assert not orders(scene)
+    scene.probe("own", ready=False)
+    scene.wait(200 * MS)
+    assert orders(scene) == [("shared", "m", 1)]
+    come(scene)
+    assert scene.where("urgent") == "spare"
+
+
+def test_a_card_that_goes_again_is_asked_for_again() -> None:
+    scene = stage()
+    scene.arrive("urgent", 0)
+    come(scene)
+    scene.wait(SECOND)
+    scene.finish("urgent")
+    scene.remove("spare")
+    told(scene, replace(IDLE, startable=False))
+    scene.arrive("unlucky", 0)
+    assert scene.refused["unlucky"].reason is Reason.NO_CAPACITY
+    told(scene, IDLE)
+    scene.arrive("again", 0)
+    assert scene.waiting() == ["again"]
+    assert orders(scene) == [("shared", "m", 1)] * 2
+
+
+def test_who_waits_for_a_start_is_no_pressure_on_others() -> None:
+    scene = stage()
+    scene.arrive("urgent", 0)
+    scene.wait(10 * SECOND)
+    scene.arrive("low", 2, model="other")
+    assert scene.where("low") == "own"
+    assert Kind.PRESSED not in [kind for kind, _ in notices(scene)]
+
+
+def test_who_waits_for_a_start_keeps_nobody_from_stopping_low_work() -> None:
+    scene = stage()
+    for number in range(2):
+        scene.arrive(
+            f"low-{number}", 2, model="other", prompt=100, output=3000, resume=Resume.CONTINUE
+        )
+    scene.arrive("cold", 0, level=0)
+    scene.wait(SECOND)
+    scene.arrive("urgent", 0, level=1, model="other")
+    scene.wait(SECOND)
+    assert len(scene.stopped()) == 1
+
+
+def test_callers_who_leave_leave_nothing_behind() -> None:
+    scene = stage()
+    scene.arrive("urgent", 0)
+    scene.cancel("urgent")
+    come(scene)
+    scene.wait(COOLDOWN + 4 * SECOND)
+    assert orders(scene) == [("shared", "m", 1), ("shared", "m", 0)]
+    assert not scene.state.cold
+    assert not scene.state.watching
+
+
+def test_a_pool_that_grows_meanwhile_gives_back_what_it_grew_by_and_no_more() -> None:
+    """The card for the model counts in the pool, but goes by itself."""
+    scene = Scene(card("own", 4, "other"))
+    told(scene, replace(IDLE, pool=SHARED))
+    scene.arrive("cold", 0)
+    come(scene)
+    scene.wait(SECOND)
+    for number in range(200):
+        scene.arrive(f"p0-{number}", 0, model="other")
+    scene.wait(3 * SECOND)
+    asked = [item for item in scene.log if isinstance(item, Scale)]
+    assert asked[0].ready == 2
+    while scene.running:
+        scene.finish(*scene.running)
+    scene.wait(COOLDOWN + 4 * SECOND)
+    asked = [item for item in scene.log if isinstance(item, Scale)]
+    assert asked[-1].desired == 1
