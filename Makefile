@@ -43,7 +43,7 @@ up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static build/.locale
 	@LOG_FORMAT=$${LOG_FORMAT:-console} exec $(PY) manage.py up --port $(PORT)
 
 test: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools
-	@$(PY) -m pytest -n $(WORKERS) --dist loadgroup $(ARGS)
+	@$(PY) -m pytest -n $(WORKERS) --dist loadscope $(ARGS)
 
 # The property tests of the core again with many more examples; load and billing at full size.
 test-long: $(VENV)/.dev $(VENV)/.llama build/.static build/.locale tools

@@ -16,6 +16,8 @@ import psycopg
 import pytest
 from psycopg import sql
 from pytest_django import DjangoDbBlocker
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from console.embedded_postgres import EmbeddedPostgres
 
@@ -27,6 +29,7 @@ collect_ignore = [] if os.environ.get("FAIRLANE_VLLM") else ["vllm"]
 SESSION_DIR = Path(tempfile.mkdtemp(prefix="fairlane-tests-"))
 SESSION_DIR.chmod(0o711)
 
+SITE = "tests/browser"
 WORKER = "PYTEST_XDIST_WORKER" in os.environ
 EMBEDDED: EmbeddedPostgres | None = None
 if not os.environ.get("DATABASE_URL"):
@@ -66,13 +69,18 @@ def pytest_configure(config: pytest.Config) -> None:
             os.environ.pop("DATABASE_URL")
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+class ByFile(LoadScopeScheduling):  # type: ignore[misc]
     """What a file's tests share is made once: they stay in one worker, and all that need the
     whole site in one."""
-    for item in items:
-        browser = item.get_closest_marker("browser") is not None
-        item.add_marker(pytest.mark.xdist_group("browser" if browser else item.path.stem))
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        return SITE if path.startswith(f"{SITE}/") else path
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByFile:
+    """The workers' tests."""
+    return ByFile(config, log)
 
 
 def pytest_unconfigure() -> None:
