@@ -1,5 +1,7 @@
 """Whom a free slot belongs to: guard, lanes and their limits, then sets and spills."""
 
+from collections.abc import Sequence
+
 from .layout import NOBODY
 from .pool import PoolUse
 from .replica import Replica
@@ -26,11 +28,9 @@ def choose(
         if overdue is not None:
             return overdue, "guard"
     strict = preempted or state.policy.mode == "strict"
-    lanes = [
-        lane
-        for lane in (LANES if strict else _order(state, pool))
-        if queued[lane] and lane in replica.lanes and (lane < 2 or allowed(state, pool, lane))
-    ]
+    lanes: Sequence[int] = LANES if strict else _order(state, pool)
+    if queued[2] and not allowed(state, pool, 2):
+        lanes = [lane for lane in lanes if lane < 2]
     if preempted:
         gaining = _gaining(state, replica, lanes)
         if gaining is not None:
@@ -38,7 +38,7 @@ def choose(
     return _in_set(state, replica, lanes) or _beyond(state, replica, pool, lanes)
 
 
-def _gaining(state: State, replica: Replica, lanes: list[int]) -> Request | None:
+def _gaining(state: State, replica: Replica, lanes: Sequence[int]) -> Request | None:
     """Whoever may stop others, be the replica in its set or not: it has had one stopped here."""
     for lane in lanes:
         if state.policy.queue(lane).preempt:
@@ -48,9 +48,11 @@ def _gaining(state: State, replica: Replica, lanes: list[int]) -> Request | None
     return None
 
 
-def _in_set(state: State, replica: Replica, lanes: list[int]) -> tuple[Request, str] | None:
-    wanted = state.layout.wanted.get(replica.facts.name, NOBODY)
+def _in_set(state: State, replica: Replica, lanes: Sequence[int]) -> tuple[Request, str] | None:
+    queued, wanted = state.lane_queued, state.layout.wanted.get(replica.facts.name, NOBODY)
     for lane in lanes:
+        if not queued[lane]:
+            continue
         found = _first(state, replica, lane, wanted[lane])
         if found is not None:
             return found, "set"
@@ -61,7 +63,7 @@ def _in_set(state: State, replica: Replica, lanes: list[int]) -> tuple[Request, 
 
 
 def _beyond(
-    state: State, replica: Replica, pool: PoolUse, lanes: list[int]
+    state: State, replica: Replica, pool: PoolUse, lanes: Sequence[int]
 ) -> tuple[Request, str] | None:
     """Nobody whose set the replica is in wants it: who else may have it."""
     spare = state.layout.spare.get(replica.facts.name, NOBODY)
@@ -81,13 +83,14 @@ def _beyond(
     return None
 
 
-def _stranded(state: State, replica: Replica, lanes: list[int]) -> Request | None:
+def _stranded(state: State, replica: Replica, lanes: Sequence[int]) -> Request | None:
     """A request that all replicas in use for its model have failed, and this one may help."""
     least, most = replica.facts.levels
     for request in state.queues.retries:
         ticket, lane = request.ticket, request.lane
         if (
             lane in lanes
+            and lane in replica.lanes
             and ticket.model in replica.rest[lane]
             and least <= ticket.level <= most
             and not request.avoids(replica)

@@ -119,7 +119,8 @@ def _start(state: State, request: Request, replica: Replica, out: list[Decision]
     occupy(state, request, replica)
     if state.paths:
         note_start(state, request, replica)
-    remember(state, request, replica)
+    if ticket.session:
+        remember(state, request, replica)
     name, generation = replica.facts.name, replica.generation
     out.append(
         Dispatch(ticket.id, request.attempt, name, generation, waited, request.promoted, shown)

@@ -15,6 +15,8 @@ PREFILL_PER_DECODE = 100
 MEMORY = 16
 OUTPUT_MEMORY = 32
 TOKENS_PRIOR = 256
+# And of requests that say how many they may have.
+MOST_PRIOR = 2 * TOKENS_PRIOR
 SERVICE_PRIOR = 1_000_000_000
 TOKEN_PRIOR = 20_000_000
 # A sample so many times lower than the mean doubts it.
@@ -43,8 +45,8 @@ def learn(means: dict[K, Mean], key: K, sample: float, memory: int) -> None:
         return
     if sample * FAR < mean.value:
         mean.samples >>= 1
-    mean.samples += 1
-    mean.value += (sample - mean.value) / (min(memory, mean.samples))
+    mean.samples = samples = mean.samples + 1
+    mean.value += (sample - mean.value) / (samples if samples < memory else memory)
 
 
 @dataclass(slots=True)
@@ -81,9 +83,10 @@ class Estimates:
         """Output tokens to expect: as its business's requests had, within what it allows."""
         known = self.output.get((ticket.business, ticket.model))
         if known is not None:
-            expected = round(known.value) or 1
-            return min(expected, ticket.output) if ticket.output else expected
-        return min(ticket.output, 2 * TOKENS_PRIOR) if ticket.output else TOKENS_PRIOR
+            expected, most = round(known.value) or 1, ticket.output
+        else:
+            expected, most = MOST_PRIOR if ticket.output else TOKENS_PRIOR, ticket.output
+        return most if 0 < most < expected else expected
 
     def work(self, ticket: Ticket, produced: int = 0) -> float:
         """Units of work still to do when ``produced`` output tokens exist already."""

@@ -77,7 +77,8 @@ class Line:
             ):
                 entry = self._head(business)
             if entry is not None and entry[1] == sequence and entry[0] == key and served == now:
-                if tenant.may_run:
+                limit = tenant.running_limit
+                if limit is None or tenant.running < limit:
                     return (served, key, sequence), entry[2]
                 heappop(heads)
                 del listed[business]

@@ -117,8 +117,7 @@ def scores(
 def remember(state: State, request: Request, replica: Replica) -> None:
     """Keep where a session runs, for the next request of it."""
     session = request.ticket.session
-    if session:
-        state.sessions.pop(session, None)
-        state.sessions[session] = replica.facts.name
-        if len(state.sessions) > MOST_SESSIONS:
-            del state.sessions[next(iter(state.sessions))]
+    state.sessions.pop(session, None)
+    state.sessions[session] = replica.facts.name
+    if len(state.sessions) > MOST_SESSIONS:
+        del state.sessions[next(iter(state.sessions))]

@@ -38,7 +38,8 @@ class Queues:
         flow = (ticket.model, lane)
         self.waiting[flow] = self.waiting.get(flow, 0) + 1
         if lane == 2:
-            self.oldest = min(self.oldest, request.since)
+            if request.since < self.oldest:  # noqa: PLR1730 - as in step
+                self.oldest = request.since
         if request.tried:
             self.retries.append(request)
             return
@@ -112,7 +113,7 @@ class Queues:
         found: list[tuple[Rank, Request]] = []
         least, most = replica.facts.levels
         levels = self.lanes[lane]
-        for level in sorted(levels) if len(levels) > 1 else levels:
+        for level in sorted(levels) if by_level and len(levels) > 1 else levels:
             if not least <= level <= most:
                 continue
             lines = levels[level]
@@ -123,7 +124,13 @@ class Queues:
                     found.append(head)
             if by_level and found:
                 break
-        best = _in_turn(found) if found else None
+        if len(found) == 1:
+            best: Request | None = found[0][1]
+        elif not found:
+            best = None
+        else:
+            # Of one model there is nothing to take turns with.
+            best = min(found)[1] if len(models) == 1 else _in_turn(found)
         if self.retries:
             return self._retry(replica, lane, models, by_level, tenants, best)
         return best
@@ -193,8 +200,6 @@ class Queues:
 
 def _in_turn(found: list[tuple[Rank, Request]]) -> Request:
     """Of the heads of several lines the least served business's, whose models take turns."""
-    if len(found) == 1:
-        return found[0][1]
     best = min(found)[1]
     mine = [head for head in found if head[1].tenant is best.tenant]
     if len(mine) > 1:

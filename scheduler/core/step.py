@@ -81,7 +81,7 @@ def _arrived(state: State, event: events.Arrived, out: list[Decision]) -> None:
     state.sequence += 1
     state.arrivals += 1
     work = note_arrival(state, ticket)
-    tenant = state.tenant(ticket.business)
+    tenant = state.tenants.get(ticket.business) or state.tenant(ticket.business)
     request = Request(ticket, state.sequence, tenant, work, lane=ticket.lane)
     start_or_queue(state, request, out)
 
@@ -109,7 +109,7 @@ def _adopted(state: State, event: events.Adopted, out: list[Decision]) -> None:
 def _holder(state: State, request: str, attempt: int) -> Request | None:
     """The request, if this attempt of it holds a slot."""
     found = state.requests.get(request)
-    if found is None or not found.running or found.attempt != attempt:
+    if found is None or found.replica is None or found.attempt != attempt:
         return None
     return found
 

@@ -62,8 +62,7 @@ def _key(state: State, request: Request) -> int:
     ticket = request.ticket
     if state.policy.mode == "fifo":
         return ticket.arrived
-    order, lanes = ticket.order or state.policy.order, state.policy.lanes
-    least = (lanes.P0, lanes.P1, lanes.P2)[request.lane][0]
+    order, least = ticket.order or state.policy.order, state.policy.least_level(request.lane)
     later = order.level * 1000 * MS * (ticket.level - least)
     later += order.expected_service * state.estimates.typical(ticket, request.work)
     if ticket.budget is not None:

@@ -87,6 +87,7 @@ class Policy(Section):
         10.0, "Response headers wait this long for dispatch, then comments begin.", "s", most=60.0
     )
     _lane_table: tuple[int, ...] = field(init=False, repr=False, compare=False)
+    _least_table: tuple[int, int, int] = field(init=False, repr=False, compare=False)
     _queue_table: tuple[Queue, Queue, Queue] = field(init=False, repr=False, compare=False)
     _by_level: tuple[bool, bool, bool] = field(init=False, repr=False, compare=False)
 
@@ -98,6 +99,8 @@ class Policy(Section):
             for level in range(MOST_LEVEL + 1)
         )
         object.__setattr__(self, "_lane_table", table)
+        least = (self.lanes.P0[0], self.lanes.P1[0], self.lanes.P2[0])
+        object.__setattr__(self, "_least_table", least)
         queues = (self.queues.P0, self.queues.P1, self.queues.P2)
         object.__setattr__(self, "_queue_table", queues)
         bands = (self.bands.P0, self.bands.P1, self.bands.P2)
@@ -107,6 +110,10 @@ class Policy(Section):
     def lane_of(self, level: int) -> int:
         """The lane index (0 most urgent) of a level 0-9."""
         return self._lane_table[level]
+
+    def least_level(self, lane: int) -> int:
+        """The most urgent level of a lane."""
+        return self._least_table[lane]
 
     def by_level(self, lane: int) -> bool:
         """Whether the lane serves its levels strictly one after the other."""
