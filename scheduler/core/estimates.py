@@ -46,7 +46,8 @@ def learn(means: dict[K, Mean], key: K, sample: float, memory: int) -> None:
     if sample * FAR < mean.value:
         mean.samples >>= 1
     mean.samples = samples = mean.samples + 1
-    mean.value += (sample - mean.value) / (samples if samples < memory else memory)
+    # Twice as fast as min, twice a request.
+    mean.value += (sample - mean.value) / (samples if samples < memory else memory)  # noqa: FURB136
 
 
 @dataclass(slots=True)

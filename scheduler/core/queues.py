@@ -37,9 +37,8 @@ class Queues:
         ticket, lane = request.ticket, request.lane
         flow = (ticket.model, lane)
         self.waiting[flow] = self.waiting.get(flow, 0) + 1
-        if lane == 2:
-            if request.since < self.oldest:  # noqa: PLR1730 - as in step
-                self.oldest = request.since
+        if lane == 2 and request.since < self.oldest:
+            self.oldest = request.since
         if request.tried:
             self.retries.append(request)
             return
