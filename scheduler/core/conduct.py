@@ -88,10 +88,11 @@ def note_end(state: "State", request: "Request", event: "Finished") -> None:
             # Where nobody says when the answer began, all but the wait is left out.
             took = (event.first or request.dispatched) - ticket.arrived
         conduct.timed += 1.0
-        if took > budget * rules.p95_clear:
+        if took >= budget * rules.p95_factor:
+            conduct.late += 1.0
             conduct.slow += 1.0
-            if took >= budget * rules.p95_factor:
-                conduct.late += 1.0
+        elif took > budget * rules.p95_clear:
+            conduct.slow += 1.0
     if event.output and ticket.output:
         # Who sets no bound has declared nothing. Cost is work as ``estimates`` counts it.
         real = event.output + event.prompt / PREFILL_PER_DECODE

@@ -5,8 +5,9 @@ while it misses its budgets or is refused too often, unless its business holds f
 its share, and realtime work while its replicas are busy; it is *lowered*, into the next lane
 too, while it really costs more than it declares, or while its own requests fill its model's
 queue (P0's are left alone then). A cause must hold before a level is added, and to take one
-back, what was measured must be beyond the lower threshold as long. So nothing is moved more
-than once per hold time. Arrivals are moved, never what waits.
+back, what was measured must be beyond the lower threshold as long (one that is set above the
+upper counts as equal to it). So nothing is moved more than once per hold time. Arrivals are
+moved, never what waits.
 """
 
 from dataclasses import dataclass, field, replace
@@ -186,7 +187,7 @@ def _too_dear(found: _Review, model: str, conduct: Conduct) -> Finding | None:
     others = costed - conduct.costed
     usual = (cost - conduct.cost) / others if others >= rules.min_requests else 1.0
     ratio = conduct.cost / conduct.costed / max(1.0, usual)
-    if ratio < rules.cost_clear:
+    if ratio < min(rules.cost_clear, rules.cost_factor):
         return None
     return ratio >= rules.cost_factor, Cause.COST, f"it costs {ratio:.1f} x what it declares"
 
@@ -203,7 +204,7 @@ def _too_much(state: State, found: _Review, flow: _Flow) -> Finding | None:
         ends = max(state.turnover(model, 1), state.turnover(model, 2)) * NS
         wait = found.waits[model] = count / ends if ends else 0.0
         found.shares[model] = _waiting(state, model)
-    if wait < rules.backlog_clear_s:
+    if wait < min(rules.backlog_clear_s, rules.backlog_s):
         return None
     shares = found.shares[model]
     if shares.get(flow.business, 0) * len(shares) < sum(shares.values()):
@@ -235,7 +236,7 @@ def _suffers(rules: Feedback, flow: _Flow) -> Finding | None:
         return True, Cause.LATE, f"{late:.0%} come later than {rules.p95_factor:g} x their budget"
     enough = conduct.ended + conduct.dropped >= rules.min_requests
     dropped = conduct.drop_rate if enough and conduct.dropped > 1.0 else 0.0
-    if dropped >= max(rules.drop_clear, 1e-9):
+    if dropped and dropped >= min(rules.drop_clear, rules.drop_rate):
         full = dropped >= rules.drop_rate
         return full, Cause.DROPPED, f"{dropped:.0%} are refused"
     if slow > BEYOND:
@@ -254,7 +255,7 @@ def _presses(state: State, found: _Review, flow: _Flow) -> Finding | None:
         slots = sum(replica.facts.slots for replica in held)
         running = sum(replica.running for replica in held)
         load = found.loads[model] = running / slots if slots else 0.0
-    if load < rules.load_clear:
+    if load < min(rules.load_clear, rules.load_high):
         return None
     return load >= rules.load_high, Cause.LOAD, f"{load:.0%} of the slots are taken"
 

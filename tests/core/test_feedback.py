@@ -295,6 +295,15 @@ def test_the_bound_is_the_policys() -> None:
     assert [item.value for item in notices(scene)] == [1, 2, 3]
 
 
+def test_a_threshold_for_the_end_above_that_for_the_beginning_counts_as_equal() -> None:
+    """A policy that lowers the one alone is no reason to refuse it."""
+    scene = Scene(card("c", 4), policy=rules(cost_factor=0.5))
+    spend(scene, 10, output=60)
+    assert [item.value for item in notices(scene)] == [1, 2]
+    spend(scene, 120, output=20)
+    assert [item.value for item in notices(scene)] == [1, 2, 1, 0]
+
+
 @pytest.mark.parametrize("policy", [rules(enabled=False), replace(Policy(), mode="fifo")])
 def test_off_is_off_and_takes_back_what_was_done(policy: Policy) -> None:
     scene = Scene(card("c", 4), policy=policy)

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from scheduler.core.policy import Kind, Policy, PolicyError, Queues, Section, Spec, problems, specs
 from scheduler.core.policy.document import percent
-from scheduler.core.policy.rules import FEEDBACK
 from scheduler.policy_file import dump, from_document, parse, to_document
 
 # How long an example takes says something of the machine, and nothing of the policy.
@@ -65,13 +64,8 @@ def workable(policy: Section) -> Policy:
     """The same policy with the combinations that can't work put right."""
     assert isinstance(policy, Policy)
     queues, pressure, placement = policy.queues, policy.backpressure, policy.placement
-    ended = {
-        clear: min(getattr(policy.feedback, clear), getattr(policy.feedback, trigger))
-        for trigger, clear in FEEDBACK
-    }
     return replace(
         policy,
-        feedback=replace(policy.feedback, **ended),
         queues=Queues(
             P0=replace(queues.P0, min_bandwidth=queues.P0.min_bandwidth / 3),
             P1=replace(queues.P1, min_share=queues.P1.min_share / 3),

@@ -98,24 +98,6 @@ def _clears(policy: Policy) -> Iterator[Problem]:
         )
 
 
-# Of each pair the second ends what the first sets off.
-FEEDBACK = (
-    ("p95_factor", "p95_clear"),
-    ("drop_rate", "drop_clear"),
-    ("load_high", "load_clear"),
-    ("cost_factor", "cost_clear"),
-    ("backlog_s", "backlog_clear_s"),
-)
-
-
-def _feedback_clears(policy: Policy) -> Iterator[Problem]:
-    for trigger, clear in FEEDBACK:
-        if getattr(policy.feedback, clear) > getattr(policy.feedback, trigger):
-            yield Problem(
-                f"scheduler.feedback.{clear}", f"must be at most scheduler.feedback.{trigger}"
-            )
-
-
 def _weighs(policy: Policy) -> Iterator[Problem]:
     weights = policy.placement.weights
     if not weights.gpu + weights.memory + weights.queue > 0:
@@ -136,10 +118,6 @@ RULES = (
     Rule(MINIMA, _minimum_shares),
     Rule((MINIMA[0], "scheduler.queues.P2.max_occupy", "scheduler.queues.P2.borrow"), _room_for_p2),
     Rule(("scheduler.backpressure.p0_wait_ms", "scheduler.backpressure.clear_ms"), _clears),
-    Rule(
-        tuple(f"scheduler.feedback.{name}" for pair in FEEDBACK for name in pair),
-        _feedback_clears,
-    ),
     Rule(("scheduler.placement.weights",), _weighs),
     Rule(
         ("scheduler.placement.metrics_every_s", "scheduler.placement.metrics_window_s"),
