@@ -18,6 +18,7 @@ from metering.core.facts import AccessSnapshot
 from .calls import Call, Placed, Refusal
 from .core import events
 from .core.decisions import (
+    Adjust,
     Decision,
     Dispatch,
     Notice,
@@ -110,7 +111,14 @@ class Scheduler:
             self.post(events.Cancelled(call.ticket.id))
         else:
             self.post(
-                events.Finished(call.ticket.id, call.attempt, call.prompt, call.output, call.broken)
+                events.Finished(
+                    call.ticket.id,
+                    call.attempt,
+                    call.prompt,
+                    call.output,
+                    call.broken,
+                    call.first_byte,
+                )
             )
         return call.gpu_seconds
 
@@ -214,6 +222,8 @@ class Scheduler:
             self._promote(decision, now)
         elif isinstance(decision, Notice):
             self._notice(decision, now)
+        elif isinstance(decision, Adjust):
+            self._adjust(decision)
         elif isinstance(decision, Scale):
             self._note(self.stats.scaled, decision)
             self.on_scale(decision)
@@ -292,6 +302,11 @@ class Scheduler:
         log.warning("%s %s: %s", notice.name, notice.kind.value, notice.cause)
         self._note(self.stats.noticed, notice, now)
         self._note(self._recorder.noticed, notice, now)
+
+    def _adjust(self, decision: Adjust) -> None:
+        call = self.calls.get(decision.ticket.id)
+        if call is not None:
+            call.ticket, call.moved = decision.ticket, decision.by
 
     def _note(self, tell: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell who only looks on. A fault of theirs must cost nobody a slot or an answer."""

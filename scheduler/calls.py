@@ -51,10 +51,12 @@ class Call:
         "began",
         "broken",
         "displaced",
+        "first_byte",
         "foreseen",
         "foreseen_wait",
         "generation",
         "gpu_seconds",
+        "moved",
         "on_preempt",
         "output",
         "paused_for",
@@ -88,6 +90,9 @@ class Call:
         # service (ns); and whether its answer came to its own end.
         self.began = self.foreseen_wait = self.foreseen = 0
         self.whole = False
+        # When the caller had the first of its answer (ns; 0: not yet), and by how many levels
+        # feedback has moved the ticket.
+        self.first_byte = self.moved = 0
         # Whether its last attempt broke off in the replica's hands, with nothing to be saved.
         self.broken = False
         self._scheduler = scheduler

@@ -1,8 +1,8 @@
 """Who is let in: nobody who is suspended, held back, or would wait longer than it may.
 
 A request is refused for its latency budget only if the *least* wait that it can have is too
-long: the requests of its own model and of no lower lane that wait before it, over the rate at
-which slots that may take them come free. Its model must have been measured; each refusal
+long: the requests of its own model that come before it, over the rate at which slots that may
+take them come free. Its model must have been measured; each refusal
 takes from the confidence in what was, and one in ``probe_every`` is let in all the same, so
 that no stale estimate locks anybody out.
 """
@@ -68,6 +68,7 @@ def refused_late(state: State, request: Request, out: list[Decision]) -> bool:
     if state.hopeless % admission.probe_every == 0:
         return False
     state.estimates.doubt(request.ticket.model)
+    request.conduct.dropped += 1.0
     out.append(Reject(request.ticket.id, Reason.LATENCY_BUDGET, late))
     return True
 
@@ -93,12 +94,13 @@ def known(state: State, model: str) -> bool:
 def least_wait(state: State, request: Request) -> int:
     """The least time (ns) until a slot for a request that comes now is free."""
     model, lane, level = request.ticket.model, request.lane, request.ticket.level
-    ahead = sum(state.queues.waiting.get((model, other), 0) for other in range(lane + 1))
-    if not ahead or not known(state, model):
+    waiting = state.queues.waiting
+    if not any((model, other) in waiting for other in range(lane + 1)) or not known(state, model):
         return 0
     queue = state.policy.queue(lane)
     if queue.preempt and state.policy.preemption.enabled and state.stoppable:
         return 0
+    ahead = _ahead(state, request)
     ends = 0.0
     for replica in state.replicas.values():
         if replica.takes(model, lane, level) and replica.serving():
@@ -106,3 +108,25 @@ def least_wait(state: State, request: Request) -> int:
                 return 0
             ends += replica.turnover
     return int(ahead / ends) if ends else 0
+
+
+def _ahead(state: State, request: Request) -> float:
+    """Requests of its model that come before a new one: those of higher lanes, of higher levels
+    where these are strict, and of its equals as many as its business's turns let by, however
+    many others have queued."""
+    ticket, lane, tenant = request.ticket, request.lane, request.tenant
+    by_level = state.policy.by_level(lane)
+    ahead, equals, own = 0, 0, 0
+    for other in range(lane):
+        ahead += state.queues.waiting.get((ticket.model, other), 0)
+    for level, models in state.queues.lanes[lane].items():
+        line = models.get(ticket.model)
+        if line is None or (by_level and level > ticket.level):
+            continue
+        if by_level and level < ticket.level:
+            ahead += line.live
+        else:
+            equals += line.live
+            own += len(line.heaps.get(ticket.business, ()))
+    others = max(1.0, state.weights[lane] / tenant.weight)
+    return ahead + min(equals, own * others)

@@ -3,6 +3,7 @@
 from enum import StrEnum
 
 from .record import record
+from .ticket import Ticket
 
 
 class Reason(StrEnum):
@@ -111,6 +112,14 @@ class Notice:
 
 
 @record
+class Adjust:
+    """The request's ticket is this one from now on: feedback has moved it by so many levels."""
+
+    ticket: Ticket
+    by: int
+
+
+@record
 class Scale:
     """The pool should have so many cards that take work. ``ready`` has it now."""
 
@@ -129,4 +138,4 @@ class Warm:
     cards: int
 
 
-Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt | Notice | Scale | Warm
+Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt | Notice | Scale | Warm | Adjust

@@ -1,9 +1,12 @@
-"""How much work comes, and the layout that follows from it."""
+"""How much work comes, and what follows from it every few seconds: the layout, the shares of
+lanes, and feedback."""
 
 from math import exp, log2
 
 from .breaker import turn_windows
 from .cold import note_use
+from .decisions import Decision
+from .feedback import review
 from .layout import lay_out
 from .paths import lay_paths
 from .pool import lanes_let_in
@@ -14,6 +17,15 @@ NS = 1_000_000_000
 # Demand is an exponential mean over about so long (ns), and a backlog is to be worked off in
 # as much again.
 HORIZON = 6 * NS
+
+
+def turn(state: State, out: list[Decision]) -> None:
+    """Do what is due every so often."""
+    if state.now >= state.lay_out_at:
+        renew_layout(state)
+    if state.now >= state.review_at:
+        review(state, out)
+    state.turn_at = min(state.lay_out_at, state.review_at)
 
 
 def note_arrival(state: State, ticket: Ticket) -> float:

@@ -50,6 +50,7 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
         reason = Reason.QUEUE_FULL if tenant.may_run else Reason.CONCURRENCY_EXCEEDED
         out.append(Reject(ticket.id, reason, time_to_drain(state, tenant.queued + 1)))
     elif waiting >= state.policy.queue(request.lane).max_queue:
+        request.conduct.dropped += 1.0
         out.append(Reject(ticket.id, Reason.QUEUE_FULL, time_to_drain(state, waiting)))
     elif ticket.budget is None or not refused_late(state, request, out):
         _admit(state, request)

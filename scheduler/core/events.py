@@ -50,7 +50,8 @@ class Progress:
 @record
 class Finished:
     """The attempt has ended and holds its slot no longer, whatever came of it. Tokens are the
-    true figures, 0 where they are not known. ``failed``: the replica broke
+    true figures, 0 where they are not known; ``first`` is when the caller had the first of its
+    answer (ns; 0: not known). ``failed``: the replica broke
     off, or fell silent, and nothing could be saved."""
 
     request: str
@@ -58,6 +59,7 @@ class Finished:
     prompt: int = 0
     output: int = 0
     failed: bool = False
+    first: int = 0
 
 
 @record

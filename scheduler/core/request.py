@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from enum import Enum
 
+from .conduct import Conduct
 from .replica import Replica
 from .tenant import Tenant
 from .ticket import Ticket
@@ -23,20 +24,21 @@ QUEUED, RUNNING, YIELDING, ENDED = Phase
 
 @dataclass(slots=True, eq=False)
 class Request:
-    """``tenant`` is its business's row, ``work`` what was expected of it when it arrived (see
-    ``estimates``). ``key`` orders its queue and is fixed when it is queued; ``sequence`` breaks
-    ties. ``tried`` are replica generations that failed it; ``replica`` is the generation it runs
-    on, even if that has been replaced, ``last`` the name of the one it ran on before.
-    ``least`` is the wait (ns) that it was let in with, 0 where none was foreseen.
-    ``since`` is when its present wait began (ns): its arrival, or when it lost its slot.
-    ``seen`` are the output tokens its caller has seen of this attempt, ``produced`` those of
-    earlier attempts that it goes on from. ``estimate`` is the slot time (ns) expected of the
-    attempt, ``charged`` what its business was charged for it. ``cold``: it was let in to wait
-    for a replica to be started."""
+    """``tenant`` is its business's row, ``conduct`` that of its model there, ``work`` what was
+    expected of it when it arrived (see ``estimates``). ``key`` orders its queue and is fixed
+    when it is queued; ``sequence`` breaks ties. ``tried`` are replica generations that failed
+    it; ``replica`` is the generation it runs on, even if that has been replaced, ``last`` the
+    name of the one it ran on before. ``least`` is the wait (ns) that it was let in with, 0
+    where none was foreseen. ``since`` is when its present wait began (ns): its arrival, or when
+    it lost its slot. ``seen`` are the output tokens its caller has seen of this attempt,
+    ``produced`` those of earlier attempts that it goes on from. ``estimate`` is the slot time
+    (ns) expected of the attempt, ``charged`` what its business was charged for it. ``cold``: it
+    was let in to wait for a replica to be started."""
 
     ticket: Ticket
     sequence: int
     tenant: Tenant
+    conduct: Conduct
     work: float
     key: int = 0
     lane: int = 0

@@ -39,7 +39,8 @@ def leave(state: State, request: Request) -> None:
 def charge(state: State, request: Request) -> None:
     """Count the slot time expected of a request that starts."""
     lane, tenant = request.lane, request.tenant
-    due = request.charged = request.estimate * state.policy.order.fairness / tenant.weight
+    due = request.estimate * state.policy.order.fairness / request.conduct.pace
+    request.charged = due
     tenant.served[lane] += due
     state.sequence += 1
     tenant.turns[request.ticket.model] = state.sequence
@@ -51,7 +52,7 @@ def settle(state: State, request: Request, *, lost: bool) -> None:
     lane, tenant = request.lane, request.tenant
     held = state.now - request.dispatched
     state.passes[lane] += (held - request.estimate) / state.shares[lane]
-    due = 0.0 if lost else held * state.policy.order.fairness / tenant.weight
+    due = 0.0 if lost else held * state.policy.order.fairness / request.conduct.pace
     tenant.used[lane] += due
     tenant.served[lane] += due - request.charged
     fell, request.charged = due < request.charged, 0.0

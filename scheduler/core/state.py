@@ -41,7 +41,10 @@ class State:
     P0's wait is looked at next at ``press_at`` (ns), if any waits or pressure is ``watching``.
     ``cold`` has the models that ``cards`` were started for, ``loads`` how long that took (ns),
     ``paths`` has the models with hot and cold replicas, ``news`` what is to be told at once,
-    ``rests`` until when (ns) it is not tried again."""
+    ``rests`` until when (ns) it is not tried again.
+    How work has fared was ``reviewed`` last then and is again at ``review_at`` (ns); ``turn_at``
+    is when that or the next layout is due. ``weights``: of the businesses with requests in each
+    lane, as reviewed last."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
@@ -51,6 +54,10 @@ class State:
     wake: int = 0
     laid_out: int = 0
     lay_out_at: int = 0
+    reviewed: int = 0
+    review_at: int = 0
+    turn_at: int = 0
+    weights: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     looked: int = 0
     look_again: int = 0
     busy_until: int = 0

@@ -11,10 +11,12 @@ from typing import Any
 from . import events
 from .breaker import note_outcome
 from .cold import tend
+from .conduct import note_end
 from .decisions import Decision, Kind, Notice, Reason, Reject, Trip
 from .decisions import WakeAt as Wake
-from .demand import note_arrival, renew_layout
+from .demand import note_arrival, renew_layout, turn
 from .dispatch import fill, fill_all, occupy, release, start_or_queue
+from .feedback import adjusted, set_pace
 from .membership import (
     cards_changed,
     count_broken,
@@ -48,8 +50,8 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     if now > state.now:  # noqa: PLR1730 - twice as fast as max, at every event
         state.now = now
     out: list[Decision] = []
-    if state.now >= state.lay_out_at:
-        renew_layout(state)
+    if state.now >= state.turn_at:
+        turn(state, out)
     HANDLERS[type(event)](state, event, out)
     if state.blocked:
         for name in sorted(state.blocked):
@@ -80,9 +82,12 @@ def _arrived(state: State, event: events.Arrived, out: list[Decision]) -> None:
         return
     state.sequence += 1
     state.arrivals += 1
-    work = note_arrival(state, ticket)
     tenant = state.tenants.get(ticket.business) or state.tenant(ticket.business)
-    request = Request(ticket, state.sequence, tenant, work, lane=ticket.lane)
+    conduct = tenant.conduct(ticket.model)
+    if conduct.level:
+        ticket = adjusted(state, conduct, ticket, out)
+    work = note_arrival(state, ticket)
+    request = Request(ticket, state.sequence, tenant, conduct, work, lane=ticket.lane)
     start_or_queue(state, request, out)
 
 
@@ -92,7 +97,9 @@ def _adopted(state: State, event: events.Adopted, out: list[Decision]) -> None:
         return
     state.sequence += 1
     tenant, work = state.tenant(ticket.business), state.estimates.work(ticket)
-    request = Request(ticket, state.sequence, tenant, work, lane=ticket.lane, attempt=event.attempt)
+    conduct, number = tenant.conduct(ticket.model), state.sequence
+    request = Request(ticket, number, tenant, conduct, work, lane=ticket.lane)
+    request.attempt = event.attempt
     replica = state.replicas.get(event.replica) if event.replica is not None else None
     if event.replica is None:
         state.requests[ticket.id] = request
@@ -147,6 +154,10 @@ def _finished(state: State, event: events.Finished, out: list[Decision]) -> None
     if not request.produced and not event.failed:
         name = request.replica.facts.name
         state.estimates.finished(request.ticket, name, held, event.output)
+    if not event.failed:
+        request.conduct.ended += 1.0
+        if event.output or request.ticket.budget is not None:
+            note_end(state, request, event)
     replica = release(state, request)
     end(state, request)
     _freed(state, replica, request, out)
@@ -287,6 +298,7 @@ def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decisio
     again, and shares count from nothing, for that mode knows neither."""
     sort = (state.policy.mode == "fifo") != (event.policy.mode == "fifo")
     state.policy = event.policy
+    state.turn_at = state.review_at = 0
     waiting = [r for r in state.requests.values() if r.phase is QUEUED]
     state.queues = type(state.queues)()
     state.expiries.clear()
@@ -310,6 +322,8 @@ def _quota_changed(state: State, event: events.QuotaChanged, out: list[Decision]
     tenant.queued_limit = facts.queued if facts is not None else None
     tenant.suspended = facts.suspended if facts is not None else False
     tenant.weight = facts.weight if facts is not None else 1.0
+    for conduct in tenant.conducts.values():
+        set_pace(state, tenant, conduct)
     state.queues.unpark(event.business, tenant)
     state.overdue_at = 0
     fill_all(state, out)

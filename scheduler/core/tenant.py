@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from .conduct import Conduct
+
 
 @dataclass(slots=True)
 class Outcomes:
@@ -44,7 +46,8 @@ class Tenant:
     ``used`` is a virtual counter per lane: slot time (ns) over ``weight`` of attempts that
     have ended. ``served`` has what runs now besides, by estimate: who has least goes first.
     ``active`` requests per lane run or wait; ``turns`` says when each of its models was
-    dispatched last, for they take turns.
+    dispatched last, for they take turns. It is ``greedy`` while it holds far more than its share
+    of what runs, or all that it may.
     """
 
     running_limit: int | None = None
@@ -58,6 +61,15 @@ class Tenant:
     active: list[int] = field(default_factory=lambda: [0, 0, 0])
     turns: dict[str, int] = field(default_factory=dict)
     outcomes: Outcomes = field(default_factory=Outcomes)
+    conducts: dict[str, Conduct] = field(default_factory=dict)
+    greedy: bool = False
+
+    def conduct(self, model: str) -> Conduct:
+        """How its requests of the model fare, made on first sight."""
+        found = self.conducts.get(model)
+        if found is None:
+            found = self.conducts[model] = Conduct(self.weight)
+        return found
 
     @property
     def may_run(self) -> bool:

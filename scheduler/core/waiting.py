@@ -108,6 +108,7 @@ def expire(state: State, out: list[Decision]) -> None:
             enqueue(state, request)
             continue
         end(state, request)
+        request.conduct.dropped += 1.0
         waiting = state.lane_queued[lane]
         out.append(Reject(ticket.id, Reason.QUEUE_TIMEOUT, time_to_drain(state, waiting)))
 

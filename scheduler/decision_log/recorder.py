@@ -61,6 +61,8 @@ class Recorder:
             row.detail = _detail(call)
             if decision.scores:
                 row.detail["scores"] = [[name, round(score, 4)] for name, score in decision.scores]
+        elif call.moved:
+            row.detail = {"adjusted": call.moved}
         self._sink.append(row)
         gaining = self._gaining.pop(call.ticket.id, None)
         if gaining is not None:
@@ -178,6 +180,7 @@ def _detail(call: "Call") -> Detail:
         "claim": why.claim,
         "base_level": why.found.base_level,
         "because": why.found.reason,
+        **({"adjusted": call.moved} if call.moved else {}),
     }
 
 

@@ -321,6 +321,7 @@ class Attempts:
             call.whole = True
             usage = self.total()
             call.prompt, call.output = usage.prompt, usage.completion
+        call.first_byte = row.first_byte
         call.broken = row.status in BROKEN
         row.gpu_seconds = call.close()
 

@@ -184,15 +184,17 @@ class Exchange:
             resume=resume_of(story),
             order=ruling.order,
             patience=ruling.patience(found.lane),
+            realtime=found.features.realtime == "high",
         )
+        call = self.gateway.scheduler.open(ticket, Why(found, self.row.claimed, ruling.version))
         self.attempts = Attempts(
             self.gateway,
             self.row,
             self.reply,
-            self.gateway.scheduler.open(ticket, Why(found, self.row.claimed, ruling.version)),
+            call,
             payload=payload,
             operation=self.operation,
-            level=found.level,
+            level=call.ticket.level,
             story=story,
             trace=self.incoming.trace,
             limits=ruling.policy.failover,

@@ -74,6 +74,7 @@ class Fairlane:
             self._streams[stream].max_tokens if generative else 0,
             workload.budgets[stream][level] or None,
             Resume.CONTINUE if generative else Resume.RESTART,
+            realtime=self._streams[stream].realtime == "high",
         )
         self._step(Arrived(ticket))
 

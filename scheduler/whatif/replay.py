@@ -173,8 +173,14 @@ class Replay:
             0,
             self._budget(asked, told.lane),
             Resume.CONTINUE if asked.continues else Resume.RESTART,
+            realtime=self._realtime(asked.business),
         )
         self._step(events.Arrived(ticket))
+
+    def _realtime(self, business: str) -> bool:
+        """Whether somebody waits for its answers, as far as its own profile says it."""
+        facts = self._businesses.get(business)
+        return facts is not None and facts.realtime == "high"
 
     def _budget(self, asked: Asked, lane: int) -> int | None:
         """As the gateway gives it (gateway/admission.py), but for a caller's own, which no row
@@ -241,7 +247,8 @@ class Replay:
         self.told[index].ended = self.now
         self._open -= 1
         output = asked.output if asked.generative else 0
-        self._step(events.Finished(str(index), attempt, asked.prompt, output))
+        first = run.began + asked.seen if asked.seen else 0
+        self._step(events.Finished(str(index), attempt, asked.prompt, output, first=first))
 
     def _stopped(self, index: int, attempt: int) -> None:
         run = self._held(index, attempt)

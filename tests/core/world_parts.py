@@ -34,8 +34,21 @@ def policies() -> list[Policy]:
     p2 = base.queues.P2
     impatient = replace(p2, max_wait_ms=2000, queue_timeout_ms=20_000)
     hard = replace(impatient, borrow=False, max_occupy=0.3)
+    eager = replace(
+        base.feedback,
+        hold_ticks=1,
+        min_requests=1,
+        p95_factor=0.01,
+        p95_clear=0.001,
+        cost_factor=0.2,
+        cost_clear=0.1,
+        backlog_s=0.2,
+        backlog_clear_s=0.1,
+    )
     return [
         base,
+        replace(base, feedback=eager, queues=replace(base.queues, P2=impatient)),
+        replace(base, mode="weighted", feedback=eager),
         replace(base, queues=replace(base.queues, P2=impatient)),
         replace(base, queues=replace(base.queues, P2=hard)),
         replace(base, lending=replace(base.lending, enabled=True, keep_free=0)),

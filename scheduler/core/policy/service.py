@@ -69,9 +69,22 @@ class Feedback(Section):
     enabled: bool = flag(True, "Raise and lower work by its measured results.")
     bound: int = whole(2, "Most levels that work is moved.", "levels", most=9)
     hold_ticks: int = whole(50, "Ticks a cause must hold.", "ticks", least=1)
+    window_s: float = seconds(30.0, "Time over which requests are counted.")
+    min_requests: int = whole(10, "Requests needed to judge.", least=1)
     p95_factor: float = number(1.3, "P95 over budget by this factor counts as missed.", above=0.0)
+    p95_clear: float = number(1.0, "P95 over budget by less than this factor is well again.")
     drop_rate: float = share(0.05, "Refused share above which work is raised.")
+    drop_clear: float = share(0.02, "Refused share below which that ends.")
     load_high: float = share(0.85, "Load above which realtime work is raised.")
+    load_clear: float = share(0.7, "Load below which that ends.")
+    cost_factor: float = number(
+        1.5, "Work that costs this many times what it declares is lowered.", above=0.0
+    )
+    cost_clear: float = number(1.2, "Below this many times that ends.")
+    backlog_s: float = seconds(
+        60.0, "Time that a model's queue must take before who fills it is lowered; never P0."
+    )
+    backlog_clear_s: float = seconds(30.0, "Below this time that ends.")
 
 
 @dataclass(frozen=True, slots=True)
