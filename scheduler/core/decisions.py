@@ -42,6 +42,17 @@ class Reject:
 
 
 @record
+class Degrade:
+    """The request is one for this lighter model from now on: with its own it would have been
+    refused for the ``reason``, ``late`` ns too late."""
+
+    request: str
+    model: str
+    reason: Reason
+    late: int = 0
+
+
+@record
 class Preempt:
     """Pause this attempt for the ``beneficiary``. Gain and cost are weighted ns, ``remain``
     is what the victim would still have run (ns): estimates, to be held against what comes."""
@@ -129,4 +140,4 @@ class Warm:
     cards: int
 
 
-Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt | Notice | Scale | Warm
+Decision = Dispatch | Reject | Degrade | Preempt | Promote | Trip | WakeAt | Notice | Scale | Warm

@@ -27,7 +27,8 @@ class Ticket:
     ``output`` the most it may produce (0: not said); both 0 for work without tokens.
     ``budget`` is the time from arrival in which it is due (ns; None: any time). ``order`` and
     ``patience`` (ns, the longest time in the queue) are there for a request that has other
-    rules than the policy's; None: the policy's.
+    rules than the policy's; None: the policy's. ``lighter`` are the models that may answer in
+    place of its own, the nearest first.
     """
 
     id: str
@@ -43,3 +44,4 @@ class Ticket:
     session: str = ""
     order: Order | None = None
     patience: int | None = None
+    lighter: tuple[str, ...] = ()

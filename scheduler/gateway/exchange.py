@@ -10,7 +10,7 @@ from scheduler.core.ticket import Ticket
 from scheduler.decision_log import Why
 
 from .accounts import note_error, note_tokens
-from .admission import admit, budget_of, resume_of, story_of
+from .admission import admit, budget_of, lighter_than, resume_of, story_of
 from .asgi_types import Receive, Send
 from .attempts import Attempts
 from .callers import Caller
@@ -184,6 +184,7 @@ class Exchange:
             resume=resume_of(story),
             order=ruling.order,
             patience=ruling.patience(found.lane),
+            lighter=lighter_than(self.gateway, ruling, self.caller, payload.model, self.operation),
         )
         self.attempts = Attempts(
             self.gateway,

@@ -5,6 +5,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 from scheduler.core import events
 from scheduler.core.decisions import (
     Decision,
+    Degrade,
     Dispatch,
     Notice,
     Preempt,
@@ -88,7 +89,7 @@ class Books(RuleBasedStateMachine):
         elif isinstance(decision, WakeAt):
             assert decision.at > 0
         else:
-            assert isinstance(decision, Trip | Notice | Scale | Warm)
+            assert isinstance(decision, Trip | Notice | Scale | Warm | Degrade)
 
     def _check_preempt(self, decision: Preempt) -> None:
         victim, _, where, _ = self.running[decision.request]
