@@ -11,6 +11,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ParamSpec
 
 from metering.core.facts import AccessSnapshot
@@ -20,6 +21,7 @@ from .core import events
 from .core.decisions import (
     Adjust,
     Decision,
+    Degrade,
     Dispatch,
     Notice,
     Preempt,
@@ -227,6 +229,8 @@ class Scheduler:
         elif isinstance(decision, Scale):
             self._note(self.stats.scaled, decision)
             self.on_scale(decision)
+        elif isinstance(decision, Degrade):
+            self._degrade(decision, now)
         elif isinstance(decision, Warm):
             self.on_warm(decision)
         else:
@@ -297,6 +301,14 @@ class Scheduler:
         log.warning(promote_line(decision.request, call.ticket.lane))
         self._note(self.stats.promoted, call, decision, now)
         self._note(self._recorder.promoted, call, decision, now)
+
+    def _degrade(self, decision: Degrade, now: int) -> None:
+        call = self.calls.get(decision.request)
+        if call is None:
+            return
+        self._note(self.stats.degraded, call, decision, now)
+        self._note(self._recorder.degraded, call, decision, now)
+        call.ticket = replace(call.ticket, model=decision.model, lighter=())
 
     def _notice(self, notice: Notice, now: int) -> None:
         log.warning("%s %s: %s", notice.name, notice.kind.value, notice.cause)

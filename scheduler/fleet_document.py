@@ -78,6 +78,7 @@ class BusinessSpec:
     realtime: str | None = None
     offline: bool = False
     billing_sla: bool = False
+    degrade: bool = False
     weight: float = 1.0
     models: tuple[str, ...] | None = None
     quota: QuotaSpec = QuotaSpec()

@@ -95,6 +95,7 @@ def read_business(node: Node) -> BusinessSpec:
         realtime=node.choice("realtime", _BUSINESS.realtime, Realtime.values),
         offline=node.flag("offline", default=_BUSINESS.offline),
         billing_sla=node.flag("billing_sla", default=_BUSINESS.billing_sla),
+        degrade=node.flag("degrade", default=_BUSINESS.degrade),
         weight=node.number("weight", _BUSINESS.weight, 0.001, MOST_WEIGHT),
         models=node.names("models", _BUSINESS.models, LONG, LONG_ALLOWED),
         quota=QuotaSpec() if quota is None else _quota(quota),

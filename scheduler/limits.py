@@ -9,6 +9,7 @@ reservation is whole or not at all.
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from metering.core.bucket import NEVER, TokenBucket
@@ -36,7 +37,7 @@ class Unlimited:
         """Nothing to wait for."""
         return 0
 
-    def settle(self, used: Consumed) -> None:
+    def settle(self, used: Consumed, model: str = "") -> None:
         """Nothing was taken."""
 
     def standing(self) -> Standing:
@@ -74,12 +75,13 @@ class Reserved:
         now = self._limits.clock.now()
         return max((places.wait_for_all(now) for places in self._places), default=0)
 
-    def settle(self, used: Consumed) -> None:
+    def settle(self, used: Consumed, model: str = "") -> None:
         """Give back what was not used, or take what was used beyond."""
         if self._settled:
             return
         self._settled = True
-        need = self._limits.need(self._ask, used, self._parties)
+        ask = replace(self._ask, model=model) if model else self._ask
+        need = self._limits.need(ask, used, self._parties)
         for taken in self._taken:
             taken.settle(need, counted=used.counted)
         for places in self._places:

@@ -74,8 +74,8 @@ class BusinessLive:
 @dataclass(slots=True)
 class FeedItem:
     """One decision worth telling. ``kind`` is dispatch, finish, refuse, expire, retry,
-    replica, preempt, or a notice's; ``at`` is ms since the epoch; ``business`` is empty for the
-    fleet's own."""
+    replica, preempt, degrade, or a notice's; ``at`` is ms since the epoch; ``business`` is empty
+    for the fleet's own."""
 
     at: int
     kind: str

@@ -168,9 +168,9 @@ class Grant(Protocol):
         """A guess (ns) at when all those that wait for one as well have had their turn."""
         ...
 
-    def settle(self, used: Consumed) -> None:
-        """The request used so much in truth; where not ``counted`` it is as if it had never
-        been made."""
+    def settle(self, used: Consumed, model: str = "") -> None:
+        """The request used so much in truth, of another ``model`` than was asked for where one is
+        named; where not ``counted`` it is as if it had never been made."""
         ...
 
     def standing(self) -> Standing:

@@ -9,7 +9,7 @@ from metering.core.facts import LANES
 from metering.core.usage import UsageRow
 
 from .calls import Call
-from .core.decisions import Dispatch, Kind, Notice, Preempt, Promote, Scale
+from .core.decisions import Degrade, Dispatch, Kind, Notice, Preempt, Promote, Scale
 from .core.ticket import Ticket
 from .decision_log.recorder import ABOUT_BUSINESSES
 from .live import FeedItem, LaneLive
@@ -149,6 +149,13 @@ class Stats:
         )
         at = now // 1_000_000
         self.feed.append(FeedItem(at, "preempt", text, business, lane, decision.request))
+
+    def degraded(self, call: Call, decision: Degrade, now: int) -> None:
+        """A lighter model answers."""
+        ticket = call.ticket
+        text = f"{decision.model} answers for {ticket.model}: {decision.reason.value}"
+        at, lane = now // 1_000_000, LANES[ticket.lane]
+        self.feed.append(FeedItem(at, "degrade", text, ticket.business, lane, ticket.id))
 
     def promoted(self, call: Call, decision: Promote, now: int) -> None:
         """The starvation guard gave an overdue request a slot."""

@@ -268,7 +268,7 @@ class MemoryGrant:
         """Nothing to wait for."""
         return 0
 
-    def settle(self, used: Consumed) -> None:
+    def settle(self, used: Consumed, model: str = "") -> None:
         """Note it; give it back where it does not count."""
         if self.open:
             self.open = False

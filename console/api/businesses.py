@@ -24,6 +24,7 @@ class BusinessSerializer(serializers.ModelSerializer[Business]):
             "realtime",
             "offline",
             "billing_sla",
+            "degrade",
             "weight",
             "latency_budget_ms",
             "models",

@@ -27,6 +27,7 @@ class UsageSerializer(serializers.ModelSerializer[UsageRecord]):
             "stream",
             "requested_model",
             "served_model",
+            "degraded_to",
             "claimed",
             "base_level",
             "level",

@@ -25,6 +25,7 @@ class ProfileForm(forms.ModelForm[Business]):
             "billing_sla",
             "weight",
             "latency_budget_ms",
+            "degrade",
         ]
         labels = {
             "grade": _("Grade"),
@@ -34,10 +35,12 @@ class ProfileForm(forms.ModelForm[Business]):
             "billing_sla": _("Billing SLA"),
             "weight": _("Weight beside other businesses"),
             "latency_budget_ms": _("Latency budget (ms)"),
+            "degrade": _("A lighter model may answer"),
         }
         help_texts = {
             "realtime": _("Empty: as the model says."),
             "latency_budget_ms": _("Empty: the lane's."),
+            "degrade": _("Rather than a refusal, where the policy has it."),
         }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

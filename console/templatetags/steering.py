@@ -90,6 +90,7 @@ DECISIONS = {
     "refuse": _lazy("Refused"),
     "preempt": _lazy("Paused for a more urgent one"),
     "promote": _lazy("Promoted"),
+    "degrade": _lazy("A lighter model answers"),
     "outcome": _lazy("Outcome of a pause"),
     "replica": _lazy("Replica"),
 }

@@ -15,6 +15,7 @@ urlpatterns = [
     path("credentials/grade/", credentials.ask_grade, name="grade-ask"),
     path("credentials/grade/withdraw/", credentials.withdraw_grade, name="grade-withdraw"),
     path("quotas/", quotas.quotas, name="quotas"),
+    path("quotas/lighter/", quotas.lighter, name="quota-lighter"),
     path("quotas/request/withdraw/", quotas.withdraw, name="quota-withdraw"),
     path("quotas/alerts/", alerts.alerts, name="alerts"),
     path("quotas/alerts/<int:pk>/remove/", alerts.remove, name="alert-remove"),

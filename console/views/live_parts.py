@@ -73,6 +73,7 @@ def _texts() -> dict[str, object]:
             "adjusted": _("Level adjusted"),
             "scaled": _("Cards asked for"),
             "no_help": _("More cards have not helped"),
+            "degrade": _("A lighter model answers"),
             "path_cold": _("Served by cold replicas"),
             "path_hot": _("Served by hot replicas again"),
             "cold_start": _("Started on a card: urgent work waits for the model"),

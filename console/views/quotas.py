@@ -22,6 +22,7 @@ from metering.errors import QuotaRequestError
 from metering.models import Business, Quota, QuotaRequest
 from metering.selectors.quota_use import rate_use
 from metering.selectors.showback import month_to_date
+from metering.services.businesses import set_profile
 from metering.services.quotas import (
     envelope_of,
     request_quota,
@@ -93,6 +94,22 @@ def quotas(request: HttpRequest) -> HttpResponse:
     reach = reach_of(request, business.name)
     assert reach is not None, "somebody who may change a business is a member of it"
     return _show(request, reach, form, status=422)
+
+
+@require_POST
+@role_required(User.Role.OWNER)
+def lighter(request: HttpRequest) -> HttpResponse:
+    """Say whether a lighter model may answer in place of a refusal."""
+    business = business_to_change(request, request.POST.get("business", ""))
+    may = request.POST.get("degrade") == "on"
+    set_profile(business, {"degrade": may}, actor=signed_in(request))
+    messages.success(
+        request,
+        _("A lighter model may answer now, where the policy has it.")
+        if may
+        else _("Only the model that was asked for answers now."),
+    )
+    return redirect("quotas")
 
 
 @require_POST

@@ -17,7 +17,7 @@ from scheduler.selectors.decisions import story
 
 PER_PAGE = 40
 REQUEST = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-TOLD = ("preempt", "refuse", "promote", "outcome")
+TOLD = ("preempt", "refuse", "promote", "degrade", "outcome")
 
 
 @require_safe

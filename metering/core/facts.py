@@ -48,6 +48,7 @@ class BusinessFacts:
 
     ``ceiling`` is a lane index (0 most urgent). ``running`` and ``queued`` are numbers of
     requests; None is unlimited, 0 blocks. ``models`` None allows every model.
+    ``degrade``: a lighter model may answer in place of a refusal.
     """
 
     name: str
@@ -66,6 +67,7 @@ class BusinessFacts:
     rates: Rates = UNLIMITED
     gpu_share: float | None = None
     monthly_budget: Decimal | None = None
+    degrade: bool = False
 
     @property
     def allowance(self) -> Allowance:

@@ -14,6 +14,7 @@ class UsageRow:
     ``recomputed_tokens`` what had to be computed again after that or a failure, as far as
     it can be known; neither is part of the other figures. ``preempted_for`` is the id of the
     request that it last made room for, ``displaced`` of the one that last made room for it.
+    ``degraded_to`` is the lighter model that ran in place of the requested one, if one did.
     """
 
     id: str
@@ -51,6 +52,12 @@ class UsageRow:
     bytes_out: int = 0
     trace_id: str = ""
     credential: str = ""
+    degraded_to: str = ""
+
+    @property
+    def model(self) -> str:
+        """The model that ran, or was to: what the request is charged for."""
+        return self.degraded_to or self.requested_model
 
 
 @dataclass(slots=True, unsafe_hash=True)

@@ -46,6 +46,8 @@ class Business(models.Model):
     offline = models.BooleanField(default=False)
     billing_sla = models.BooleanField(default=False)
     weight = models.FloatField(default=1.0, validators=[MinValueValidator(0.001)])
+    # Whether a lighter model may answer in place of a refusal.
+    degrade = models.BooleanField(default=False, db_default=False)
     latency_budget_ms = models.PositiveIntegerField(null=True, blank=True)
     suspended_at = models.DateTimeField(null=True, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)

@@ -39,6 +39,8 @@ class UsageRecord(models.Model):
     stream = models.BooleanField(default=False)
     requested_model = models.CharField(max_length=200, blank=True)
     served_model = models.CharField(max_length=200, blank=True)
+    # The lighter model of the catalogue that ran in place of the requested one.
+    degraded_to = models.CharField(max_length=200, blank=True, default="", db_default="")
     claimed = models.CharField(max_length=16, blank=True)
     base_level = models.PositiveSmallIntegerField(null=True)
     level = models.PositiveSmallIntegerField(null=True)

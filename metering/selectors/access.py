@@ -81,6 +81,7 @@ def _facts(row: Business, limit: Quota | None) -> BusinessFacts:
         realtime=row.realtime or None,
         offline=row.offline,
         billing_sla=row.billing_sla,
+        degrade=row.degrade,
         weight=row.weight,
         models=None if row.models is None else _names(row.models),
         latency_budget_ms=row.latency_budget_ms,

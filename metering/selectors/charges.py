@@ -23,4 +23,6 @@ def charge_of(row: UsageRecord) -> Decimal | None:
         displaced=1 if row.displaced else 0,
     )
     prices = prices_at(row.received_at)
-    return cost(prices, row.requested_model, row.lane, used).amount.quantize(PLACES)
+    return cost(prices, row.degraded_to or row.requested_model, row.lane, used).amount.quantize(
+        PLACES
+    )

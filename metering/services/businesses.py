@@ -11,7 +11,16 @@ from metering.services import audit
 from metering.services.changes import announce
 
 # What may be changed here; names and tags are the fleet file's.
-PROFILE = ("grade", "ceiling", "realtime", "offline", "billing_sla", "weight", "latency_budget_ms")
+PROFILE = (
+    "grade",
+    "ceiling",
+    "realtime",
+    "offline",
+    "billing_sla",
+    "weight",
+    "latency_budget_ms",
+    "degrade",
+)
 
 
 @transaction.atomic

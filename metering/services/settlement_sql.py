@@ -10,7 +10,8 @@ NANO = "1000000000"
 # Rows that never ran have no model: their callers may have named anything.
 _ROW = f"""
     SELECT business, {{day}} AS day, date_bin('1 hour', received_at, 'epoch') AS hour,
-        CASE WHEN dispatched_at IS NULL THEN '' ELSE requested_model END AS model,
+        CASE WHEN dispatched_at IS NULL THEN '' WHEN degraded_to <> '' THEN degraded_to
+            ELSE requested_model END AS model,
         lane, price_version,
         dispatched_at IS NOT NULL AND (status = 'ok' OR completion_tokens > 0) AS billed,
         count(*) AS requests,

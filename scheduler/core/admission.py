@@ -5,11 +5,17 @@ long: the requests of its own model that come before it, over the rate at which 
 take them come free. Its model must have been measured; each refusal
 takes from the confidence in what was, and one in ``probe_every`` is let in all the same, so
 that no stale estimate locks anybody out.
+
+Who would be refused so, or because no replica is there, gets a lighter model instead where its
+ticket names one that can take it in time and ``admission.degrade`` is on.
 """
+
+from dataclasses import replace
 
 from .breaker import held_back
 from .cold import time_to_start
-from .decisions import Decision, Reason, Reject
+from .decisions import Decision, Degrade, Reason, Reject
+from .demand import note_arrival
 from .estimates import EXPLORED
 from .placement import served
 from .request import Request
@@ -60,7 +66,8 @@ def all_broken(state: State, request: Request) -> int:
 
 
 def refused_late(state: State, request: Request, out: list[Decision]) -> bool:
-    """Refuse a new request that would come too late, but for those let in to see if it is so."""
+    """Refuse a new request that would come too late, but for those let in to see if it is so.
+    Where a lighter model comes in time the ticket is one for that instead."""
     late, admission = too_late(state, request), state.policy.admission
     if not late:
         return False
@@ -68,9 +75,31 @@ def refused_late(state: State, request: Request, out: list[Decision]) -> bool:
     if state.hopeless % admission.probe_every == 0:
         return False
     state.estimates.doubt(request.ticket.model)
+    if lighten(state, request, Reason.LATENCY_BUDGET, out, late):
+        return True
     request.conduct.dropped += 1.0
     out.append(Reject(request.ticket.id, Reason.LATENCY_BUDGET, late))
     return True
+
+
+def lighten(
+    state: State, request: Request, reason: Reason, out: list[Decision], late: int = 0
+) -> bool:
+    """Make a new request one for the first lighter model that it may have and that can take it
+    in time, if there is one."""
+    full = request.ticket
+    if not full.lighter or not state.policy.admission.degrade:
+        return False
+    for model in full.lighter:
+        request.ticket = replace(full, model=model, lighter=())
+        if _no_capacity(state, request) is None and not too_late(state, request):
+            request.work = note_arrival(state, request.ticket)
+            request.conduct = request.tenant.conduct(model)
+            request.cold = False
+            out.append(Degrade(full.id, model, reason, late))
+            return True
+    request.ticket, request.least = full, 0
+    return False
 
 
 def too_late(state: State, request: Request) -> int:

@@ -43,6 +43,17 @@ class Reject:
 
 
 @record
+class Degrade:
+    """The request is one for this lighter model from now on: with its own it would have been
+    refused for the ``reason``, ``late`` ns too late."""
+
+    request: str
+    model: str
+    reason: Reason
+    late: int = 0
+
+
+@record
 class Preempt:
     """Pause this attempt for the ``beneficiary``. Gain and cost are weighted ns, ``remain``
     is what the victim would still have run (ns): estimates, to be held against what comes."""
@@ -138,4 +149,6 @@ class Warm:
     cards: int
 
 
-Decision = Dispatch | Reject | Preempt | Promote | Trip | WakeAt | Notice | Scale | Warm | Adjust
+Decision = (
+    Dispatch | Reject | Degrade | Preempt | Promote | Trip | WakeAt | Notice | Scale | Warm | Adjust
+)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from .admission import refused_late, turned_away
+from .admission import lighten, refused_late, turned_away
 from .choice import choose
 from .cold import may_wait
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
@@ -32,11 +32,10 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
     ticket = request.ticket
     tenant = request.tenant
     unusual = state.breakers or state.broken or state.watching
-    if unusual or tenant.suspended or tenant.running_limit == 0 or not served(state, request):
-        refusal = turned_away(state, request)
-        if refusal is not None and not may_wait(state, request, refusal, out):
-            out.append(refusal)
-            return
+    if (
+        unusual or tenant.suspended or tenant.running_limit == 0 or not served(state, request)
+    ) and _turned_away(state, request, out):
+        return
     replica = None
     if state.free and tenant.may_run:
         bounded = (ticket.model, request.lane) in state.layout.bounded
@@ -60,6 +59,23 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
             state.blocked.update(roomy(state, request))
         for other in _outside(state, request) if replica is None else (replica,):
             fill(state, other, out)
+    elif request.ticket is not ticket:
+        start_or_queue(state, request, out)
+
+
+def _turned_away(state: State, request: Request, out: list[Decision]) -> bool:
+    """Whether nothing more is to be done for a new request that may not run, or not as it is:
+    it is refused, or has gone to a lighter model. One that waits for a start is queued."""
+    refusal = turned_away(state, request)
+    if refusal is None:
+        return False
+    waits = may_wait(state, request, refusal, out)
+    if refusal.reason is Reason.NO_CAPACITY and lighten(state, request, refusal.reason, out):
+        start_or_queue(state, request, out)
+        return True
+    if not waits:
+        out.append(refusal)
+    return not waits
 
 
 def _outside(state: State, request: Request) -> Sequence[Replica]:

@@ -15,7 +15,8 @@ class PoolFacts:
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """A public model name and what the classifier needs to know about it."""
+    """A public model name and what the classifier needs to know about it. It is the smaller
+    stand-in of the model ``lighter_of``, if any."""
 
     name: str
     weight: str = "medium"
@@ -23,6 +24,7 @@ class ModelFacts:
     realtime: str | None = None
     offline: bool = False
     generative: bool = True
+    lighter_of: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ class Ticket:
     ``budget`` is the time from arrival in which it is due (ns; None: any time). ``order`` and
     ``patience`` (ns, the longest time in the queue) are there for a request that has other
     rules than the policy's; None: the policy's. ``realtime``: somebody waits for the answer.
+    ``lighter`` are the models that may answer in place of its own, the nearest first.
     """
 
     id: str
@@ -44,3 +45,4 @@ class Ticket:
     order: Order | None = None
     patience: int | None = None
     realtime: bool = False
+    lighter: tuple[str, ...] = ()

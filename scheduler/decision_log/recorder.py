@@ -1,16 +1,16 @@
 """Which decisions are written down, and how much of each.
 
 Every decision is a compact row. In full, with features, claim, and candidates with scores:
-preemptions, refusals, promotions, dispatches that came later than the request's budget, and
-the dispatches for which the core gives scores, one in a hundred. A preemption gets a second
-row when it is over: what it was expected to bring, and what it brought.
+preemptions, refusals, lighter models, promotions, dispatches that came later than the request's
+budget, and the dispatches for which the core gives scores, one in a hundred. A preemption gets a
+second row when it is over: what it was expected to bring, and what it brought.
 """
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from scheduler.core.decisions import Dispatch, Kind, Notice, Preempt, Promote, Reject
+from scheduler.core.decisions import Degrade, Dispatch, Kind, Notice, Preempt, Promote, Reject
 
 from .row import DecisionRow
 
@@ -80,6 +80,17 @@ class Recorder:
         row.detail["queued"] = queued
         self._sink.append(row)
         self._forget(call, now, "refused")
+
+    def degraded(self, call: "Call", decision: Degrade, now: int) -> None:
+        """A lighter model is to answer; the row is about the one that was asked for."""
+        row = _row("degrade", call, now, now - call.ticket.arrived)
+        row.reason = decision.reason.value
+        row.detail = {
+            **_detail(call),
+            "answered_by": decision.model,
+            "late_ms": round(decision.late / MS),
+        }
+        self._sink.append(row)
 
     def promoted(self, call: "Call", decision: Promote, now: int) -> None:
         """The starvation guard gave an overdue request a slot."""

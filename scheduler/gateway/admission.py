@@ -97,6 +97,26 @@ def _escalated(
         )
 
 
+def lighter_than(
+    gateway: "Gateway", ruling: Ruling, caller: Caller, model: str, operation: str
+) -> tuple[str, ...]:
+    """The models that may answer in place of the requested one, the nearest first: none unless
+    the policy and the business have it so, and never another embedding, which compares with
+    nothing that the caller has."""
+    allowed, models = caller.business, gateway.fleet.models
+    if not ruling.policy.admission.degrade or not allowed.degrade or operation == "embeddings":
+        return ()
+    found = [model]
+    for name in found:
+        found += sorted(n for n, m in models.items() if m.lighter_of == name and n not in found)
+    task = models[model].task
+    return tuple(
+        name
+        for name in found[1:]
+        if models[name].task == task and (allowed.models is None or name in allowed.models)
+    )
+
+
 def story_of(payload: Payload, operation: str, lane: int) -> Story | None:
     """The story of a request whose answer can go on elsewhere. Plain calls get one in the
     lowest lane alone, for nobody pauses the others: they are simply made again."""

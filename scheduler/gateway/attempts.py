@@ -87,6 +87,9 @@ class Attempts:
         self._content = self._paused = self._again = False
         self._yielding = self._silent = self._vanished = False
         call.on_preempt = self._yield
+        if call.ticket.model != payload.model:
+            # A lighter one: that was decided as the call was opened.
+            row.degraded_to = payload.model = call.ticket.model
 
     @property
     def waits(self) -> bool:

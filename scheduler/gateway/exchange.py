@@ -10,7 +10,7 @@ from scheduler.core.ticket import Ticket
 from scheduler.decision_log import Why
 
 from .accounts import note_error, note_tokens
-from .admission import admit, budget_of, resume_of, story_of
+from .admission import admit, budget_of, lighter_than, resume_of, story_of
 from .asgi_types import Receive, Send
 from .attempts import Attempts
 from .callers import Caller
@@ -185,6 +185,7 @@ class Exchange:
             order=ruling.order,
             patience=ruling.patience(found.lane),
             realtime=found.features.realtime == "high",
+            lighter=lighter_than(self.gateway, ruling, self.caller, payload.model, self.operation),
         )
         call = self.gateway.scheduler.open(ticket, Why(found, self.row.claimed, ruling.version))
         self.attempts = Attempts(

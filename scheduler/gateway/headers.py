@@ -14,4 +14,6 @@ def own_headers(row: UsageRow) -> list[tuple[bytes, bytes]]:
     if row.replica:
         found.append((b"x-queue-wait-ms", str(round(row.queue_wait_ms)).encode()))
         found.append((b"x-replica", row.replica.encode()))
+    if row.degraded_to:
+        found.append((b"x-fairlane-degraded", row.degraded_to.encode()))
     return found

@@ -35,7 +35,8 @@ _encode = msgspec.json.Encoder().encode
 
 class Payload(msgspec.Struct):
     """A checked body. Prompt tokens are an estimate, its bytes / 4; output tokens are the most
-    that a choice may have, 0 where the caller sets no bound."""
+    that a choice may have, 0 where the caller sets no bound. ``model`` is the one that answers,
+    ``asked`` the one in the body."""
 
     raw: bytes
     fields: Fields
@@ -48,6 +49,7 @@ class Payload(msgspec.Struct):
     output_tokens: int = 0
     choices: int = 1
     keys: frozenset[str] = frozenset()
+    asked: str = ""
 
     @property
     def tokens(self) -> int:
@@ -139,4 +141,5 @@ def parse(body: bytes, operation: str) -> Payload:
         output_tokens=output or 0,
         choices=max(1, counts.get("n") or 1, counts.get("best_of") or 1),
         keys=frozenset(fields),
+        asked=model,
     )

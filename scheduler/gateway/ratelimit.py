@@ -90,9 +90,9 @@ class Reservation:
             counted=bool(tokens or served),
             billed=is_billed(row.status, bool(row.dispatched), row.completion_tokens),
         )
-        held.settle(used)
+        held.settle(used, row.degraded_to)
         if row.status == "ok":
-            business, model = row.business, row.requested_model
+            business, model = row.business, row.model
             if row.completion_tokens:
                 each = row.completion_tokens // choices
                 self._gateway.typical.add(business, model, each)

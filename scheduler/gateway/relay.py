@@ -111,7 +111,7 @@ class Attempt:
         changes: dict[str, Any] = self.adapter.changes(
             payload.fields,
             served=self.served,
-            public=payload.model,
+            public=payload.asked,
             level=level if facts.engine_priority else None,
         )
         if self.streamed and not payload.stream:

@@ -17,6 +17,8 @@ class DecisionLog(models.Model):
         REFUSE = "refuse"
         PREEMPT = "preempt"
         PROMOTE = "promote"
+        # A lighter model answers.
+        DEGRADE = "degrade"
         OUTCOME = "outcome"
         NOTICE = "notice"
         # A replica was found in a state, which is the reason; about no request.

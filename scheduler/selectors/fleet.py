@@ -41,6 +41,7 @@ def _model(row: ModelDeployment) -> ModelFacts:
         realtime=row.realtime or None,
         offline=row.offline,
         generative=row.kind == ModelDeployment.Kind.GENERATIVE,
+        lighter_of=row.lighter_of or None,
     )
 
 

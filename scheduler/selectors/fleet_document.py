@@ -78,6 +78,7 @@ def _business(row: Business, quotas: Quotas) -> BusinessSpec:
         realtime=row.realtime or None,
         offline=row.offline,
         billing_sla=row.billing_sla,
+        degrade=row.degrade,
         weight=row.weight,
         models=None if row.models is None else tuple(row.models),
         quota=_quota(quotas.get((row.pk, Quota.Kind.LIMIT))),

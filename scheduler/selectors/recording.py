@@ -2,6 +2,9 @@
 
 from datetime import UTC, datetime, timedelta
 
+from django.db.models import Value
+from django.db.models.functions import Coalesce, NullIf
+
 from metering.core.facts import LANES
 from metering.models import UsageRecord
 from scheduler.core.decisions import Reason
@@ -15,7 +18,7 @@ CHUNK = 5_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIELDS = (
     "business",
-    "requested_model",
+    "ran",
     "operation",
     "stream",
     "claimed",
@@ -50,6 +53,8 @@ def load_recording(begin: datetime, end: datetime, *, most: int = MOST_REQUESTS)
     rows = (
         UsageRecord.objects.filter(received_at__gte=begin - LEAD, received_at__lt=end)
         .exclude(lane="")
+        # The model that ran: how long that takes is what was measured.
+        .annotate(ran=Coalesce(NullIf("degraded_to", Value("")), "requested_model"))
         .order_by("received_at", "pk")
         .values_list(*_FIELDS)
     )

@@ -81,6 +81,7 @@ def _write_business(spec: BusinessSpec) -> None:
             "realtime": spec.realtime or "",
             "offline": spec.offline,
             "billing_sla": spec.billing_sla,
+            "degrade": spec.degrade,
             "weight": spec.weight,
             "models": None if spec.models is None else list(spec.models),
             "latency_budget_ms": spec.latency_budget_ms,

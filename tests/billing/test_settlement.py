@@ -20,6 +20,7 @@ from metering.models import (
     UsageHour,
     UsageRecord,
 )
+from metering.selectors.charges import charge_of
 from metering.services.prices import set_prices, withdraw_prices
 from metering.services.settlement import due_days, settle_day, settle_due
 
@@ -126,6 +127,17 @@ def test_cached_tokens_are_charged_once() -> None:
 
 def _without_cached() -> Any:
     return type(CHAT)(CHAT.prompt, None, CHAT.completion, CHAT.gpu_second, CHAT.request)
+
+
+def test_a_lighter_model_that_answered_is_what_is_charged() -> None:
+    price_all()
+    row = used(NOON, requested_model="chat", degraded_to="lite")
+    asked = used(NOON, requested_model="lite")
+    settle_day(DAY, now=LATER)
+    (statement,) = DailyStatement.objects.all()
+    assert (statement.model, statement.requests) == ("lite", 2)
+    assert charge_of(row) == charge_of(asked)
+    assert charge_of(row) != charge_of(used(NOON, requested_model="chat"))
 
 
 def test_a_later_price_leaves_earlier_days_alone() -> None:

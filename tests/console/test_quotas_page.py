@@ -144,3 +144,18 @@ def test_without_an_envelope_everything_is_asked_for(people: People, signed_in: 
     assert post(signed_in("owner"), {"running": "3"}).status_code == 302
     assert QuotaRequest.objects.get().wanted == {"running": 3}
     assert held(people).running is None
+
+
+def test_an_owner_says_whether_a_lighter_model_may_answer(
+    people: People, signed_in: Browser
+) -> None:
+    browser = signed_in("owner")
+    assert not people.alpha.degrade
+    for sent, may in (({"degrade": "on"}, True), ({}, False)):
+        browser.post("/quotas/lighter/", {"business": "alpha", **sent})
+        people.alpha.refresh_from_db()
+        assert people.alpha.degrade is may
+        entry = AuditEntry.objects.filter(action="business.change").latest("pk")
+        assert (entry.business, entry.data["after"]) == ("alpha", {"degrade": may})
+    page = browser.get("/quotas/").content.decode()
+    assert "A lighter model may answer" in page

@@ -6,6 +6,7 @@ from scheduler.core import events
 from scheduler.core.decisions import (
     Adjust,
     Decision,
+    Degrade,
     Dispatch,
     Notice,
     Preempt,
@@ -89,7 +90,7 @@ class Books(RuleBasedStateMachine):
         elif isinstance(decision, WakeAt):
             assert decision.at > 0
         else:
-            assert isinstance(decision, Trip | Notice | Scale | Warm | Adjust)
+            assert isinstance(decision, Trip | Notice | Scale | Warm | Degrade | Adjust)
 
     def _check_preempt(self, decision: Preempt) -> None:
         victim, _, where, _ = self.running[decision.request]

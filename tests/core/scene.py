@@ -72,6 +72,7 @@ class Scene:
         resume: Resume = Resume.NEVER,
         session: str = "",
         arrived: int | None = None,
+        lighter: tuple[str, ...] = (),
     ) -> list[Decision]:
         """A request comes; without a name it gets a number."""
         self._count += 1
@@ -89,6 +90,7 @@ class Scene:
             budget,
             resume,
             session,
+            lighter=lighter,
         )
         return self.step(events.Arrived(ticket))
 

@@ -66,6 +66,7 @@ FULL = FleetDocument(
             realtime="high",
             offline=False,
             billing_sla=True,
+            degrade=True,
             weight=2.5,
             models=("chat",),
             quota=QuotaSpec(0.5, 10, 600_000, 64, 0, 0.333, Decimal("1234.56")),

@@ -60,6 +60,7 @@ RIGHTS = [
     page_to_change("grade-withdraw", "/credentials/grade/withdraw/", ALPHA, granted=302),
     page("quotas", "/quotas/", OWNERS, hidden="alpha"),
     page_to_change("quotas", "/quotas/", LIMITS),
+    page_to_change("quota-lighter", "/quotas/lighter/", ALPHA, granted=302),
     page_to_change("quota-withdraw", "/quotas/request/withdraw/", ALPHA, granted=302),
     page("alerts", "/quotas/alerts/", OWNERS, hidden="books@alpha.example"),
     page_to_change(
