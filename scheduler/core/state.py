@@ -22,6 +22,7 @@ from .replica import Replica
 from .request import Request
 from .starts import Start
 from .tenant import Outcomes, Tenant
+from .thrift import Thrift
 
 SEED_FACTOR = 6364136223846793005
 SEED_TERM = 1442695040888963407
@@ -41,7 +42,8 @@ class State:
     P0's wait is looked at next at ``press_at`` (ns), if any waits or pressure is ``watching``.
     ``cold`` has the models that ``cards`` were started for, ``loads`` how long that took (ns),
     ``paths`` has the models with hot and cold replicas, ``news`` what is to be told at once,
-    ``rests`` until when (ns) it is not tried again."""
+    ``rests`` until when (ns) it is not tried again. ``thrift`` is of pools whose cards come and
+    go with the load."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
@@ -90,6 +92,7 @@ class State:
     cold: dict[str, Start] = field(default_factory=dict)
     loads: dict[str, Mean] = field(default_factory=dict)
     rests: dict[str, int] = field(default_factory=dict)
+    thrift: dict[str, Thrift] = field(default_factory=dict)
     blocked: set[str] = field(default_factory=set)
     free: int = 0
     stoppable: int = 0

@@ -30,6 +30,7 @@ from .replica import Replica
 from .request import QUEUED, YIELDING, Request
 from .shares import forget_shares, join
 from .state import State
+from .thrift import follow
 from .waiting import end, enqueue, enqueue_ahead, expire, line_up, next_wake
 
 MS = 1_000_000
@@ -50,6 +51,7 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     out: list[Decision] = []
     if state.now >= state.lay_out_at:
         renew_layout(state)
+        follow(state, out)
     HANDLERS[type(event)](state, event, out)
     if state.blocked:
         for name in sorted(state.blocked):

@@ -187,7 +187,12 @@ class Scale(Section):
     headroom: float = share(0.2, "Capacity beyond what the backlog needs.")
     drain_s: float = seconds(10.0, "Time in which the backlog should be gone.")
     max_cards: int | None = whole(None, "Most cards ever used; null: all there are.", "cards")
+    by_load: bool = flag(
+        True, "Give back cards that the load does not need, and take them again as it grows."
+    )
+    least_cards: int = whole(1, "Fewest cards a pool is left with.", "cards", least=1)
     cooldown_s: float = seconds(300.0, "Calm before capacity is given back.")
+    settle_s: float = seconds(30.0, "Time for which fewer cards must have been enough.")
     help_window_s: float = seconds(120.0, "Time in which scaling must have helped.")
 
 
