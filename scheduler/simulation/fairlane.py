@@ -43,7 +43,16 @@ from .scheduling import Cluster, Outcome
 
 # Readings of 3 s each in a mean of about 10 s.
 READINGS = 3
-OUTCOMES = {Reason.QUEUE_TIMEOUT: Outcome.TIMEOUT, Reason.UPSTREAM_ERROR: Outcome.FAILED}
+OUTCOMES = {
+    Reason.QUEUE_TIMEOUT: Outcome.TIMEOUT,
+    Reason.UPSTREAM_ERROR: Outcome.FAILED,
+    Reason.QUEUE_FULL: Outcome.QUEUE_FULL,
+    Reason.CONCURRENCY_EXCEEDED: Outcome.CONCURRENCY,
+    Reason.NO_CAPACITY: Outcome.NO_CAPACITY,
+    Reason.TENANT_SUSPENDED: Outcome.SUSPENDED,
+    Reason.LATENCY_BUDGET: Outcome.LATENCY_BUDGET,
+    Reason.BACKPRESSURE: Outcome.BACKPRESSURE,
+}
 
 
 class Fairlane:
@@ -155,8 +164,7 @@ class Fairlane:
         elif isinstance(decision, WakeAt):
             self.cluster.wake_at(decision.at)
         elif isinstance(decision, Reject):
-            outcome = OUTCOMES.get(decision.reason, Outcome.REFUSED)
-            self.cluster.refuse(int(decision.request), outcome)
+            self.cluster.refuse(int(decision.request), OUTCOMES[decision.reason])
         elif isinstance(decision, Preempt):
             self.cluster.stop(int(decision.request))
         elif isinstance(decision, Scale | Warm):

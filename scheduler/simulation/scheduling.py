@@ -19,6 +19,12 @@ class Outcome(IntEnum):
     TIMEOUT = 3  # refused after its lane's longest time in the queue
     REFUSED = 4  # refused for another reason
     FAILED = 5  # its replica was lost
+    QUEUE_FULL = 6
+    CONCURRENCY = 7  # its business runs as much as it may
+    NO_CAPACITY = 8  # no replica serves its model
+    SUSPENDED = 9  # its business is
+    LATENCY_BUDGET = 10  # it could not have kept to it
+    BACKPRESSURE = 11  # P0 waits too long
 
 
 class Cluster(Protocol):
