@@ -4,6 +4,7 @@ Only ``step`` changes it. Counts are kept where they are read, so that no step w
 queue; the property tests hold them against a recount.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from .breaker import Breaker
@@ -43,7 +44,7 @@ class State:
     ``cold`` has the models that ``cards`` were started for, ``loads`` how long that took (ns),
     ``paths`` has the models with hot and cold replicas, ``news`` what is to be told at once,
     ``rests`` until when (ns) it is not tried again. ``thrift`` is of pools whose cards come and
-    go with the load."""
+    go with the load, ``picks`` (ns, replica) of the last second's starts."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
@@ -93,6 +94,7 @@ class State:
     loads: dict[str, Mean] = field(default_factory=dict)
     rests: dict[str, int] = field(default_factory=dict)
     thrift: dict[str, Thrift] = field(default_factory=dict)
+    picks: deque[tuple[int, Replica]] = field(default_factory=deque)
     blocked: set[str] = field(default_factory=set)
     free: int = 0
     stoppable: int = 0

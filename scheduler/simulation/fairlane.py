@@ -70,6 +70,7 @@ class Fairlane:
         # Of running first attempts: the latency foretold, less the service, and both services.
         self._foretold: dict[int, tuple[int, int, int]] = {}
         self._readings: list[deque[float]] = [deque(maxlen=READINGS) for _ in self._specs]
+        self._read = [1] * len(self._specs)
         self._streams = scenario.arrivals
         self._generative = [model.facts.generative for model in scenario.models.values()]
         for name, tenant in scenario.tenants.items():
@@ -139,6 +140,10 @@ class Fairlane:
         for replica, (busy, memory) in enumerate(readings):
             if self.cluster.up(replica):
                 seen = self._readings[replica]
+                if self.cluster.generation(replica) != self._read[replica]:
+                    # Another process; it knows nothing of what ran before.
+                    self._read[replica] = self.cluster.generation(replica)
+                    seen.clear()
                 seen.append(busy)
                 gpu = sum(seen) / len(seen)
                 self._step(Measured(self._specs[replica].name, gpu, memory, 0))

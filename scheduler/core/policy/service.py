@@ -97,6 +97,11 @@ class Placement(Section):
     reprice_s: float = seconds(2.0, "Time between two computations of slot prices.")
     top_k: int = whole(3, "Replicas among which one is drawn.", "replicas", least=1, most=100)
     band: float = number(0.05, "Scores this close to the best take part in the draw.")
+    most_share: float = number(
+        1.5,
+        "Most starts of a second, as times its share by slots, while others have room.",
+        least=1.0,
+    )
     metrics_every_s: float = seconds(3.0, "Time between two readings of a replica's metrics.")
     metrics_window_s: float = seconds(
         10.0, "Time over which readings are averaged, and after which they are unknown."
