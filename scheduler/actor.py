@@ -28,6 +28,7 @@ from .core.decisions import (
     Promote,
     Reject,
     Scale,
+    Trip,
     WakeAt,
     Warm,
 )
@@ -222,15 +223,20 @@ class Scheduler:
             self._preempt(decision, now)
         elif isinstance(decision, Promote):
             self._promote(decision, now)
-        elif isinstance(decision, Notice):
-            self._notice(decision, now)
         elif isinstance(decision, Adjust):
             self._adjust(decision)
+        elif isinstance(decision, Degrade):
+            self._degrade(decision, now)
+        else:
+            self._steer(decision, now)
+
+    def _steer(self, decision: Notice | Scale | Warm | Trip, now: int) -> None:
+        """What is about replicas, pools or businesses."""
+        if isinstance(decision, Notice):
+            self._notice(decision, now)
         elif isinstance(decision, Scale):
             self._note(self.stats.scaled, decision)
             self.on_scale(decision)
-        elif isinstance(decision, Degrade):
-            self._degrade(decision, now)
         elif isinstance(decision, Warm):
             self.on_warm(decision)
         else:

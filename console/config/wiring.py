@@ -32,7 +32,8 @@ from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
 from scheduler.ports import GpuHours, Scaler, Spent, UsageSink
 from scheduler.runtime import Runtime
-from scheduler.scaling import LocalProcesses, NoScaler
+from scheduler.scaling import NoScaler
+from scheduler.scaling.processes import LocalProcesses
 from scheduler.selectors.canary import load_trial
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy

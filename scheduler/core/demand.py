@@ -11,6 +11,7 @@ from .layout import lay_out
 from .paths import lay_paths
 from .pool import lanes_let_in
 from .state import State
+from .thrift import follow
 from .ticket import Ticket
 
 NS = 1_000_000_000
@@ -23,6 +24,7 @@ def turn(state: State, out: list[Decision]) -> None:
     """Do what is due every so often."""
     if state.now >= state.lay_out_at:
         renew_layout(state)
+        follow(state, out)
     if state.now >= state.review_at:
         review(state, out)
     state.turn_at = min(state.lay_out_at, state.review_at)

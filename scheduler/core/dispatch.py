@@ -7,7 +7,7 @@ from .choice import choose
 from .cold import may_wait
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
 from .paths import note_start
-from .placement import fits, place, remember, roomy, scores, served
+from .placement import fits, note_pick, place, remember, roomy, scores, served
 from .replica import Replica
 from .request import ENDED, RUNNING, YIELDING, Request
 from .shares import charge, join, settle
@@ -138,6 +138,7 @@ def _start(state: State, request: Request, replica: Replica, out: list[Decision]
         note_start(state, request, replica)
     if ticket.session:
         remember(state, request, replica)
+    note_pick(state, replica)
     name, generation = replica.facts.name, replica.generation
     out.append(
         Dispatch(ticket.id, request.attempt, name, generation, waited, request.promoted, shown)

@@ -6,6 +6,9 @@ from .request import Request
 from .state import State
 
 MOST_SESSIONS = 10_000
+SECOND = 1_000_000_000
+# Fewer starts in a second say nothing of whose turn it was.
+FEW = 4
 
 
 def served(state: State, request: Request) -> bool:
@@ -86,7 +89,50 @@ def _best(state: State, request: Request, tier: tuple[Replica, ...], tokens: int
     best = scored[0][0]
     placement = state.policy.placement
     near = [replica for score, _, replica in scored if best - score <= placement.band]
-    return near[state.draw(min(len(near), placement.top_k))]
+    chosen = near[state.draw(min(len(near), placement.top_k))]
+    if chosen.picked >= FEW:
+        return _damped(state, request, tier, chosen, [replica for _, _, replica in scored])
+    return chosen
+
+
+def _damped(
+    state: State,
+    request: Request,
+    tier: tuple[Replica, ...],
+    chosen: Replica,
+    others: list[Replica],
+) -> Replica:
+    """The chosen one, or the best of the others if it has been given more than is its due in
+    the last second: what has just come back is empty, and looks better to each request in turn
+    than the load of the next second will show. A request's own home is not damped."""
+    name = chosen.facts.name
+    if name in (request.last, state.sessions.get(request.ticket.session, "")):
+        return chosen
+    forget_picks(state)
+    slots, picked = 0, 1
+    for replica in tier:
+        slots += replica.facts.slots
+        picked += replica.picked
+    due = state.policy.placement.most_share * picked / slots
+    if chosen.picked >= due * chosen.facts.slots:
+        for replica in others:
+            if replica.picked < due * replica.facts.slots:
+                return replica
+    return chosen
+
+
+def note_pick(state: State, replica: Replica) -> None:
+    """A request starts there."""
+    replica.picked += 1
+    state.picks.append((state.now, replica))
+    forget_picks(state)
+
+
+def forget_picks(state: State) -> None:
+    """Let go of what is longer than a second ago."""
+    picks, before = state.picks, state.now - SECOND
+    while picks and picks[0][0] <= before:
+        picks.popleft()[1].picked -= 1
 
 
 def scores(
@@ -105,7 +151,7 @@ def scores(
         if fastest:
             slower = estimates.per_unit(model, name) / fastest - 1.0
             # Noise of measurement must not beat load: only what is clearly slower counts.
-            if slower > 0.25:
+            if slower > 0.25 and estimates.explored(model, name):
                 score -= placement.latency_risk * min(slower, 1.0)
         if name == home:
             score += placement.affinity

@@ -6,6 +6,7 @@ by the rate at which slots come free; the latter only where no running work can 
 it. Mode fifo knows no lanes, and so no pressure.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import ceil
 from typing import TYPE_CHECKING
@@ -38,11 +39,13 @@ class Growth:
 
 @dataclass(slots=True)
 class Pressure:
-    """``wait`` is P0's as seen last (ns), ``since`` when pressure began."""
+    """``wait`` is P0's as seen last (ns), ``since`` when pressure began, ``calm`` when it ended
+    last."""
 
     active: bool = False
     wait: int = 0
     since: int = 0
+    calm: int = 0
     grown: dict[str, Growth] = field(default_factory=dict)
 
 
@@ -55,7 +58,7 @@ def look(state: "State", out: list[Decision]) -> None:
         pressure.active, pressure.since = True, state.now
         out.append(Notice(Kind.PRESSED, "P0", f"waits {wait // MS} ms", wait))
     elif pressure.active and wait < rules.clear_ms * MS:
-        pressure.active = False
+        pressure.active, pressure.calm = False, state.now
         out.append(Notice(Kind.RELIEVED, "P0", f"waits {wait // MS} ms", wait))
     if "scale_gpu" in rules.action:
         if pressure.active and rules.scale.by_p0_backlog:
@@ -95,6 +98,18 @@ def _eligible(state: "State", line: Line) -> int:
     return max(0, line.live - held)
 
 
+def backlog(state: "State", lane: int, models: Collection[str]) -> float:
+    """Slot time (ns) of the lane's eligible requests that wait for some models."""
+    found = 0.0
+    for levels in state.queues.lanes[lane].values():
+        for model, line in levels.items():
+            if model in models:
+                for first in line.foremost(1)[:1]:
+                    service = state.estimates.typical(first.ticket, first.work)
+                    found += _eligible(state, line) * service
+    return found
+
+
 def cards_short(state: "State", pool: str) -> int:
     """Cards that the pool lacks to work P0's backlog off within the time for it:
     ceil(backlog / (slots of a card x that time) x (1 + headroom)), backlog in slot time (ns)."""
@@ -102,16 +117,9 @@ def cards_short(state: "State", pool: str) -> int:
     members = [r for r in state.replicas.values() if r.pool.name == pool and r.serving()]
     if not members:
         return 0
-    models = {model for replica in members for model in replica.facts.models}
-    backlog = 0.0
-    for levels in state.queues.lanes[0].values():
-        for model, line in levels.items():
-            if model in models:
-                for first in line.foremost(1)[:1]:
-                    service = state.estimates.typical(first.ticket, first.work)
-                    backlog += _eligible(state, line) * service
+    work = backlog(state, 0, {model for replica in members for model in replica.facts.models})
     slots = sum(r.facts.slots for r in members) / len(members)
-    return ceil(backlog / (slots * scale.drain_s * NS) * (1.0 + scale.headroom))
+    return ceil(work / (slots * scale.drain_s * NS) * (1.0 + scale.headroom))
 
 
 def _grow(state: "State", out: list[Decision]) -> None:

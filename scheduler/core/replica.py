@@ -31,8 +31,9 @@ class Replica:
     ``lanes_warm`` those let in once it is ``warm``, ``serves`` the models by lane, but for those
     that ``rest`` there (see ``paths``). Layouts bring that up to date. ``use`` is
     its pool's; ``counted`` says that its free slots are in the state's count. ``stopping`` is
-    how long it takes a request to stop (ns). ``failures`` in a row, of ``failing`` businesses,
-    open its breaker; ``probes`` may run while that is half open."""
+    how long it takes a request to stop (ns). ``picked`` requests started here in the last second.
+    ``failures`` in a row, of ``failing`` businesses, open its breaker; ``probes`` may run while
+    that is half open."""
 
     facts: ReplicaFacts
     pool: PoolFacts
@@ -58,6 +59,7 @@ class Replica:
     lanes_warm: frozenset[int] = frozenset()
     serves: tuple[Collection[str], Collection[str], Collection[str]] = NOTHING
     rest: tuple[frozenset[str], frozenset[str], frozenset[str]] = NOTHING
+    picked: int = 0
     holds: "dict[str, Request]" = field(default_factory=dict)
 
     def takes(self, model: str, lane: int, level: int) -> bool:

@@ -4,6 +4,7 @@ Only ``step`` changes it. Counts are kept where they are read, so that no step w
 queue; the property tests hold them against a recount.
 """
 
+from collections import deque
 from dataclasses import dataclass, field
 
 from .breaker import Breaker
@@ -22,6 +23,7 @@ from .replica import Replica
 from .request import Request
 from .starts import Start
 from .tenant import Outcomes, Tenant
+from .thrift import Thrift
 
 SEED_FACTOR = 6364136223846793005
 SEED_TERM = 1442695040888963407
@@ -44,7 +46,8 @@ class State:
     ``rests`` until when (ns) it is not tried again.
     How work has fared was ``reviewed`` last then and is again at ``review_at`` (ns); ``turn_at``
     is when that or the next layout is due. ``weights``: of the businesses with requests in each
-    lane, as reviewed last."""
+    lane, as reviewed last. ``thrift`` is of pools whose cards come and go with the load,
+    ``picks`` (ns, replica) of the last second's starts."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
@@ -97,6 +100,8 @@ class State:
     cold: dict[str, Start] = field(default_factory=dict)
     loads: dict[str, Mean] = field(default_factory=dict)
     rests: dict[str, int] = field(default_factory=dict)
+    thrift: dict[str, Thrift] = field(default_factory=dict)
+    picks: deque[tuple[int, Replica]] = field(default_factory=deque)
     blocked: set[str] = field(default_factory=set)
     free: int = 0
     stoppable: int = 0

@@ -2,16 +2,32 @@
 for which models one is to be kept."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from typing import Protocol
 
 from scheduler.core.decisions import Scale, Warm
-from scheduler.ports import Scaler
 
 from .cards import Card, CardState
 
 log = logging.getLogger(__name__)
 
 ON = (CardState.UP, CardState.STARTING)
+
+
+class Driver(Protocol):
+    """What of ``ports.Scaler`` is made use of here."""
+
+    def cards(self) -> Sequence[Card]:
+        """All cards there are."""
+        ...
+
+    def start(self, pool: str, count: int, model: str = "") -> int:
+        """Put up to so many to use; returns how many that is."""
+        ...
+
+    def drain(self, replica: str) -> bool:
+        """Take one out of use; False for one that can't be."""
+        ...
 
 
 class Steering:
@@ -22,7 +38,7 @@ class Steering:
 
     def __init__(
         self,
-        scaler: Scaler,
+        scaler: Driver,
         serving: Callable[[str], Collection[str]],
         running: Callable[[str], int],
     ) -> None:

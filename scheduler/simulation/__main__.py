@@ -2,15 +2,17 @@
 
 import argparse
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from .least import Least
 from .lp import throughput_bound
 from .progress import Progress
 from .report import Report, save, show
-from .runner import Result, Task, run_all
+from .runner import Found, Result, Task, run_all
 from .scenario import Scenario
 from .scenario_file import ScenarioError, built_in, load
-from .schedulers import SCHEDULERS
+from .schedulers import OWN, SCHEDULERS
 
 DEFAULT_OUT = Path("build") / "simulation"
 
@@ -29,28 +31,35 @@ def main(arguments: list[str] | None = None) -> int:
     if options.seconds is not None:
         scenarios = [scenario.cut(options.seconds) for scenario in scenarios]
     tasks = [
-        Task(scenario, scenario.seed if options.seed is None else options.seed, scheduler)
+        Task(scenario, scenario.seed if options.seed is None else options.seed, *what)
         for scenario in scenarios
-        for scheduler in options.only
+        for what in _what(scenario, options.only, search=options.search)
     ]
     with Progress() as progress:
         results = run_all(tasks, progress, options.processes)
-    for report in _reports(scenarios, results):
+    for report in _reports(scenarios, list(zip(tasks, results, strict=True))):
         sys.stdout.write(show(report))
         save(report, options.out)
     sys.stdout.write(f"Results and charts are in {options.out}\n")
     return 0
 
 
-def _reports(scenarios: list[Scenario], results: list[Result]) -> list[Report]:
-    """Results come scenario by scenario, each under the same schedulers."""
-    size = len(results) // len(scenarios)
-    found = []
-    for place, scenario in enumerate(scenarios):
-        own = results[place * size : (place + 1) * size]
-        by_name = {result.task.scheduler: result for result in own}
-        found.append(Report(scenario, own[0].task.seed, throughput_bound(scenario), by_name))
-    return found
+def _what(scenario: Scenario, schedulers: Sequence[str], *, search: bool) -> list[tuple[str, bool]]:
+    """Schedulers to run; where scaling is part of it, also the search for the least cards."""
+    runs = [(scheduler, False) for scheduler in schedulers]
+    if search and scenario.idle_cards and OWN in schedulers:
+        runs.append((OWN, True))
+    return runs
+
+
+def _reports(scenarios: Sequence[Scenario], found: Sequence[tuple[Task, Found]]) -> list[Report]:
+    reports = []
+    for scenario in scenarios:
+        own = [(task, result) for task, result in found if task.scenario is scenario]
+        runs = {task.scheduler: r for task, r in own if isinstance(r, Result)}
+        least = next((result for _, result in own if isinstance(result, Least)), None)
+        reports.append(Report(scenario, own[0][0].seed, throughput_bound(scenario), runs, least))
+    return reports
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -72,6 +81,12 @@ def _parser() -> argparse.ArgumentParser:
         help=f"schedulers, separated by commas, of {', '.join(SCHEDULERS)}",
     )
     parser.add_argument("--seconds", type=float, help="end the arrivals after so many seconds")
+    parser.add_argument(
+        "--no-search",
+        dest="search",
+        action="store_false",
+        help="of scenarios with idle cards, do not look for the least cards that would do",
+    )
     parser.add_argument("--processes", type=int, help="default: one a core")
     return parser
 

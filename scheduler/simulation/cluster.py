@@ -1,25 +1,34 @@
 """Cards that run requests: what they hold, how long they take, when they are gone."""
 
+from collections.abc import Sequence
+
+from scheduler.scaling.cards import CardState
+
 from .decoding import Decoder
 from .scenario import ReplicaSpec
 from .workload import MILLISECOND, Workload
 
 
 class Card:
-    """One replica. ``service`` is the mean service time (ns) by model, 0 for generative
-    ones, which ``decoder`` runs. ``area`` is busy slot time (slot-ns) up to ``touched``,
-    ``measured`` what that was at the last measurement."""
+    """One replica, or an idle card that may become one. ``service`` is the mean service time
+    (ns) by model, 0 for generative ones, which ``decoder`` runs. ``area`` is busy slot time
+    (slot-ns) up to ``touched``, ``measured`` what that was at the last measurement. It is ``up``
+    while it answers, and another ``generation`` each time that it comes up; ``state`` is what
+    scaling has made of it, ``broken`` what a fault has."""
 
     __slots__ = (
         "_weights",
         "area",
+        "broken",
         "decoder",
+        "generation",
         "measured",
         "models",
         "running",
         "service",
         "slots",
         "spec",
+        "state",
         "touched",
         "up",
         "version",
@@ -28,19 +37,27 @@ class Card:
     def __init__(self, spec: ReplicaSpec, workload: Workload) -> None:
         self.spec = spec
         self.slots = spec.hardware.slots
-        self.models = [workload.models.index(name) for name in spec.models]
         times = spec.hardware.service_ms
         self.service = [times.get(name, 0.0) * MILLISECOND for name in workload.models]
-        generative = any(not self.service[model] for model in self.models)
-        self.decoder = Decoder(spec.hardware) if generative else None
         self.running: set[int] = set()
+        self.state = CardState.UP
         self.up = True
+        self.broken = False
+        self.generation = 1
         self.version = 0
         self.area = 0
         self.touched = 0
         self.measured = 0
-        memory = sum(workload.scenario.models[name].memory_gb for name in spec.models)
-        self._weights = memory / spec.hardware.memory_gb if spec.hardware.memory_gb else 1.0
+        self.load(spec.models, workload)
+
+    def load(self, models: Sequence[str], workload: Workload) -> None:
+        """Hold these models from now on, and nothing of what was there before."""
+        self.models = [workload.models.index(name) for name in models]
+        generative = any(not self.service[model] for model in self.models)
+        hardware = self.spec.hardware
+        self.decoder = Decoder(hardware) if generative else None
+        memory = sum(workload.scenario.models[name].memory_gb for name in models)
+        self._weights = memory / hardware.memory_gb if hardware.memory_gb else 1.0
 
     def busy(self, now: int) -> int:
         """Busy slot time (slot-ns) from the beginning until now."""

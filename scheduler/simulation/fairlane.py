@@ -5,11 +5,22 @@ clock.
 """
 
 from collections import deque
+from dataclasses import replace
 
-from scheduler.core.decisions import Decision, Dispatch, Preempt, Reason, Reject, WakeAt
+from scheduler.core.decisions import (
+    Decision,
+    Dispatch,
+    Preempt,
+    Reason,
+    Reject,
+    Scale,
+    WakeAt,
+    Warm,
+)
 from scheduler.core.estimates import PREFILL_PER_DECODE
 from scheduler.core.events import (
     Arrived,
+    CardsChanged,
     Event,
     Failed,
     Fault,
@@ -18,20 +29,30 @@ from scheduler.core.events import (
     Progress,
     QuotaChanged,
     ReplicaChanged,
+    ReplicaRemoved,
     Tick,
     Yielded,
 )
-from scheduler.core.fleet import ReplicaFacts
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.ticket import Resume, Ticket
+from scheduler.scaling.cards import CardState
 
-from .scenario import ReplicaSpec
+from .rack import facts
 from .scheduling import Cluster, Outcome
 
 # Readings of 3 s each in a mean of about 10 s.
 READINGS = 3
-OUTCOMES = {Reason.QUEUE_TIMEOUT: Outcome.TIMEOUT, Reason.UPSTREAM_ERROR: Outcome.FAILED}
+OUTCOMES = {
+    Reason.QUEUE_TIMEOUT: Outcome.TIMEOUT,
+    Reason.UPSTREAM_ERROR: Outcome.FAILED,
+    Reason.QUEUE_FULL: Outcome.QUEUE_FULL,
+    Reason.CONCURRENCY_EXCEEDED: Outcome.CONCURRENCY,
+    Reason.NO_CAPACITY: Outcome.NO_CAPACITY,
+    Reason.TENANT_SUSPENDED: Outcome.SUSPENDED,
+    Reason.LATENCY_BUDGET: Outcome.LATENCY_BUDGET,
+    Reason.BACKPRESSURE: Outcome.BACKPRESSURE,
+}
 
 
 class Fairlane:
@@ -42,20 +63,20 @@ class Fairlane:
         self.workload = cluster.workload
         scenario = self.workload.scenario
         self.state = State(policy=scenario.policy, seed=self.workload.seed)
-        self._specs = scenario.replicas
+        self._specs = scenario.cards()
         self._numbers = {spec.name: number for number, spec in enumerate(self._specs)}
-        self._facts = [_facts(spec) for spec in self._specs]
-        self._generations = [1] * len(self._specs)
+        self._cards = CardsChanged(())
         self._attempts: dict[int, int] = {}
         # Of running first attempts: the latency foretold, less the service, and both services.
         self._foretold: dict[int, tuple[int, int, int]] = {}
         self._readings: list[deque[float]] = [deque(maxlen=READINGS) for _ in self._specs]
+        self._read = [1] * len(self._specs)
         self._streams = scenario.arrivals
         self._generative = [model.facts.generative for model in scenario.models.values()]
         for name, tenant in scenario.tenants.items():
             self._step(QuotaChanged(name, tenant.facts))
-        for replica in range(len(self._specs)):
-            self._tell(replica, ready=True)
+        for replica in range(len(scenario.replicas)):
+            self.changed(replica)
 
     def arrived(self, request: int) -> None:
         """See Scheduler."""
@@ -102,16 +123,28 @@ class Fairlane:
 
     def changed(self, replica: int) -> None:
         """See Scheduler."""
-        up = self.cluster.up(replica)
-        # What comes back is a new process under the old name.
-        self._generations[replica] += up
-        self._tell(replica, ready=up)
+        spec, state = self._specs[replica], self.cluster.state(replica)
+        cards = CardsChanged(self.cluster.idle_cards())
+        if cards != self._cards:
+            self._cards = cards
+            self._step(cards)
+        if state in {CardState.IDLE, CardState.STARTING}:
+            self._step(ReplicaRemoved(spec.name))
+            return
+        held = [self.workload.models[model] for model in self.cluster.holds(replica)]
+        seen = replace(facts(spec, held), draining=state is CardState.DRAINING)
+        ready, generation = self.cluster.up(replica), self.cluster.generation(replica)
+        self._step(ReplicaChanged(seen, spec.pool, ready, generation))
 
     def measured(self, readings: list[tuple[float, float]]) -> None:
         """See Scheduler."""
         for replica, (busy, memory) in enumerate(readings):
             if self.cluster.up(replica):
                 seen = self._readings[replica]
+                if self.cluster.generation(replica) != self._read[replica]:
+                    # Another process; it knows nothing of what ran before.
+                    self._read[replica] = self.cluster.generation(replica)
+                    seen.clear()
                 seen.append(busy)
                 gpu = sum(seen) / len(seen)
                 self._step(Measured(self._specs[replica].name, gpu, memory, 0))
@@ -122,11 +155,6 @@ class Fairlane:
 
     def closed(self) -> None:
         """See Scheduler."""
-
-    def _tell(self, replica: int, *, ready: bool) -> None:
-        spec = self._specs[replica]
-        facts, generation = self._facts[replica], self._generations[replica]
-        self._step(ReplicaChanged(facts, spec.pool, ready, generation))
 
     def _step(self, event: Event) -> None:
         for decision in step(self.state, event, self.cluster.now):
@@ -142,10 +170,11 @@ class Fairlane:
         elif isinstance(decision, WakeAt):
             self.cluster.wake_at(decision.at)
         elif isinstance(decision, Reject):
-            outcome = OUTCOMES.get(decision.reason, Outcome.REFUSED)
-            self.cluster.refuse(int(decision.request), outcome)
+            self.cluster.refuse(int(decision.request), OUTCOMES[decision.reason])
         elif isinstance(decision, Preempt):
             self.cluster.stop(int(decision.request))
+        elif isinstance(decision, Scale | Warm):
+            self.cluster.steer(decision)
 
     def _foretell(self, request: int, replica: str) -> tuple[int, int, int]:
         """What the core expects of a request that starts now (ns): the wait that it was let in
@@ -157,16 +186,3 @@ class Fairlane:
         if output and unit:
             known = int(unit * (output + held.ticket.prompt / PREFILL_PER_DECODE))
         return held.least, service, known
-
-
-def _facts(spec: ReplicaSpec) -> ReplicaFacts:
-    return ReplicaFacts(
-        name=spec.name,
-        url="",
-        engine="",
-        pool=spec.pool.name,
-        slots=spec.hardware.slots,
-        gpus=spec.hardware.gpus,
-        kv_tokens=spec.hardware.kv_tokens,
-        models={name: name for name in spec.models},
-    )

@@ -6,9 +6,11 @@ from typing import TypedDict
 
 from metering.core.facts import LANES
 
+from .costs import CardFigures, cards, refusals
 from .lp import busiest_minute
 from .measures import best_window, growth, percentile, ratio
 from .records import Foretold, Records
+from .recovery import RecoveryFigures, recoveries
 from .scenario import SECOND
 from .tally import Share, Tally, tally
 from .workload import Workload
@@ -22,10 +24,12 @@ class ModelFigures(TypedDict):
 
 
 class LaneFigures(TypedDict):
-    """``success_ratio`` None: nothing arrived. Waits are of completed requests;
+    """Shares of all arrivals that were completed, and that were so within their budgets (None:
+    nothing arrived). Waits are of completed requests;
     ``last_end_s`` is when the last of them ended."""
 
     success_ratio: float | None
+    budget_met_ratio: float | None
     timeouts: int
     wait_p50_ms: float | None
     wait_p99_ms: float | None
@@ -84,6 +88,9 @@ class RunFigures(Figures):
     """The whole run, with its phases."""
 
     predictor: dict[str, PredictorFigures]
+    cards: CardFigures
+    refusals: dict[str, int]
+    recovery: list[RecoveryFigures]
     phases: list[PhaseFigures]
 
 
@@ -95,7 +102,14 @@ def figures(workload: Workload, records: Records) -> RunFigures:
         inner = _figures(workload, records, phase)
         parts.append({"from_s": phase.begin, "to_s": phase.end, **inner})
     predictor = {name: _predictor(told) for name, told in zip(LANES, records.foretold, strict=True)}
-    return {**_figures(workload, records, whole), "predictor": predictor, "phases": parts}
+    return {
+        **_figures(workload, records, whole),
+        "predictor": predictor,
+        "cards": cards(records),
+        "refusals": refusals(records),
+        "recovery": recoveries(workload, records),
+        "phases": parts,
+    }
 
 
 def _predictor(told: Foretold) -> PredictorFigures:
@@ -155,6 +169,7 @@ def _lane(counted: Tally, lane: int) -> LaneFigures:
     share, waits = counted.lanes[lane], sorted(counted.waits[lane])
     return {
         "success_ratio": ratio(share.done, share.arrived),
+        "budget_met_ratio": ratio(share.in_time, share.arrived),
         "timeouts": share.timeouts,
         "wait_p50_ms": percentile(waits, 0.50),
         "wait_p99_ms": percentile(waits, 0.99),

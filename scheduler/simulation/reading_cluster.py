@@ -115,15 +115,9 @@ def _pool(node: Node, remarks: list[Problem]) -> PoolFacts:
 
 def _held(kind: Hardware, models: dict[str, Model]) -> tuple[str, ...]:
     """Models that the hardware can serve and that fit its memory, the smallest first."""
-    able = [
-        model
-        for model in models.values()
-        if model.facts.name in kind.service_ms
-        or (model.facts.generative and kind.prefill_tokens_per_s and kind.step_base_ms)
-    ]
     held, room = [], kind.memory_gb
-    for model in sorted(able, key=lambda model: model.memory_gb):
-        if model.memory_gb <= room:
-            held.append(model.facts.name)
-            room -= model.memory_gb
+    for name in kind.able(models.values()):
+        if models[name].memory_gb <= room:
+            held.append(name)
+            room -= models[name].memory_gb
     return tuple(held)

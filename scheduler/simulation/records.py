@@ -14,6 +14,15 @@ class Foretold:
         self.latency_errors = array("q")
         self.services = self.latencies = 0
 
+    def note(self, service: int, known: int, latency: int, true: int, whole: int) -> None:
+        """One more of them: by how much each figure was wrong (ns), its true service and
+        latency."""
+        self.service_errors.append(abs(service))
+        self.known_errors.append(abs(known))
+        self.latency_errors.append(abs(latency))
+        self.services += true
+        self.latencies += whole
+
 
 class Records:
     """What became of each request, by index, and of the cards, by whole second.
@@ -21,7 +30,8 @@ class Records:
     ``ended`` and ``waited`` (all time in a queue) are ns; ``busy`` and ``ready`` are
     slot-ns from the beginning until each second. ``preempted`` holds the moments of
     preemptions, ``wasted`` (moment, slot-ns) of work that had to be done twice. ``foretold``
-    is by lane.
+    is by lane. ``cards`` is card-seconds until each second, ``started`` and ``given_back`` how
+    often cards were.
     """
 
     def __init__(self, requests: int) -> None:
@@ -30,6 +40,8 @@ class Records:
         self.waited = array("q", bytes(8 * requests))
         self.busy = [0]
         self.ready = [0]
+        self.cards = [0]
+        self.started = self.given_back = 0
         self.preempted = array("q")
         self.wasted: list[tuple[int, int]] = []
         self.foretold = [Foretold() for _ in range(3)]

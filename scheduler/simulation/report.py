@@ -6,9 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .chart import wait_chart
+from .costs import CardFigures
 from .figures import RunFigures
+from .least import Least
 from .runner import Result
 from .scenario import Scenario
+from .schedulers import OWN
 from .targets import targets
 
 DIGITS = 6
@@ -17,12 +20,14 @@ DIGITS = 6
 @dataclass(frozen=True, slots=True)
 class Report:
     """Results of one scenario by scheduler; ``bound`` is the most requests per second that
-    any scheduler could complete at the busiest mix."""
+    any scheduler could complete at the busiest mix, ``least`` the cards that would do without
+    scaling, if they were looked for."""
 
     scenario: Scenario
     seed: int
     bound: float
     results: Mapping[str, Result]
+    least: Least | None = None
 
     def runs(self) -> dict[str, RunFigures]:
         """The figures alone."""
@@ -31,11 +36,13 @@ class Report:
 
 def document(report: Report) -> dict[str, object]:
     """The contract's machine-readable form."""
+    least = {} if report.least is None else {"least_cards": _least(report.least)}
     return {
         "scenario": report.scenario.name,
         "seed": report.seed,
         "throughput_bound_qps": _rounded(report.bound),
         "requests": next(iter(report.results.values())).requests,
+        **least,
         "schedulers": {name: _rounded(run) for name, run in report.runs().items()},
     }
 
@@ -58,11 +65,14 @@ def show(report: Report) -> str:
     title = f"{report.scenario.name}: {requests:,} requests, seed {report.seed}"
     rows = [["", *runs]]
     rows += [[label, *(read(run) for run in runs.values())] for label, read in ROWS]
-    rows += _models(runs)
+    rows += [*_models(runs), *_refusals(runs), *_recoveries(runs)]
     rows.append(["processor s", *(f"{r.seconds:.0f}" for r in report.results.values())])
     bound = f"{report.bound:,.1f} requests/s of the busiest minute's mix are the most possible"
     lines = ["", title, bound, *_grid(rows)]
-    found = targets(report.scenario, runs, report.bound)
+    if report.least is not None:
+        lines += ["", *_least_shown(report.least, runs[OWN]["cards"])]
+    whole = report.least.cards if report.least is not None else None
+    found = targets(report.scenario, runs, report.bound, whole)
     if found:
         held = [["target", "wanted", "reached", ""]]
         held += [[t.text, t.wanted, t.reached, "met" if t.met else "MISSED"] for t in found]
@@ -97,6 +107,8 @@ ROWS: tuple[Row, ...] = (
     ("wasted", lambda run: _percent(run["wasted_ratio"])),
     ("timeouts", lambda run: f"{run['timeouts']:,}"),
     ("unfinished", lambda run: f"{run['unfinished']:,}"),
+    ("card-seconds", lambda run: f"{run['cards']['card_seconds']:,}"),
+    ("cards least-most", lambda run: f"{run['cards']['least']}-{run['cards']['most']}"),
     ("predictor error P0", lambda run: _percent(run["predictor"]["P0"]["service_error"])),
     ("  lengths known", lambda run: _percent(run["predictor"]["P0"]["known_length_error"])),
     ("  wait and service", lambda run: _percent(run["predictor"]["P0"]["latency_error"])),
@@ -108,6 +120,53 @@ def _models(runs: Mapping[str, RunFigures]) -> list[list[str]]:
     return [
         [f"{name} P0 P99 ms", *(_number(run["models"][name]["p0_p99_ms"]) for run in runs.values())]
         for name in names
+    ]
+
+
+def _refusals(runs: Mapping[str, RunFigures]) -> list[list[str]]:
+    """Those that any scheduler gave."""
+    names = dict.fromkeys(name for run in runs.values() for name in run["refusals"])
+    return [
+        [f"refused: {name}", *(f"{run['refusals'].get(name, 0):,}" for run in runs.values())]
+        for name in names
+    ]
+
+
+def _recoveries(runs: Mapping[str, RunFigures]) -> list[list[str]]:
+    """Seconds until P0 waits as before, for each moment of a fault."""
+    moments = next(iter(runs.values()))["recovery"]
+    return [
+        [
+            f"recovers from {moment['event']} at {moment['at_s']:g} s, s",
+            *(_number(run["recovery"][place]["after_s"], ".0f") for run in runs.values()),
+        ]
+        for place, moment in enumerate(moments)
+    ]
+
+
+def _least(least: Least) -> dict[str, object]:
+    tried = [
+        {"cards": cards, "p0_budget_met_ratio": first, "p1_budget_met_ratio": second}
+        for cards, (first, second) in least.tried.items()
+    ]
+    return {"cards": least.cards, "tried": _rounded(tried)}
+
+
+def _least_shown(least: Least, used: CardFigures) -> list[str]:
+    """The least cards beside what scaling used."""
+    tried = ", ".join(
+        f"{cards}: {_percent(first)} and {_percent(second)}"
+        for cards, (first, second) in least.tried.items()
+    )
+    lines = [f"P0 and P1 in budget without scaling, by whole cards: {tried}"]
+    if least.cards is None:
+        return [*lines, "not even all cards keep both to their budgets"]
+    whole = least.cards * used["seconds"]
+    share = _number(used["card_seconds"] / whole if whole else None, ".3f")
+    told = f"{least.cards} cards are the least, {whole:,} card-seconds in {used['seconds']:,} s"
+    return [
+        *lines,
+        f"{told}; with scaling {used['card_seconds']:,} were used, {share} times as many",
     ]
 
 

@@ -9,6 +9,7 @@ from multiprocessing import get_context
 from multiprocessing.sharedctypes import SynchronizedArray
 
 from .figures import RunFigures, figures
+from .least import Least, least_cards
 from .rates import planned
 from .scenario import Scenario
 from .schedulers import SCHEDULERS
@@ -18,33 +19,39 @@ from .world import World
 
 # Weight of a scheduler's run beside the plainest one's, for the order and the progress.
 EFFORT = {"fairlane": 4.0, "class-floors": 1.5}
+SEARCH_RUNS = 4
 REFRESH_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One scenario under one scheduler."""
+    """One scenario under one scheduler, or the search for the least cards that would do."""
 
     scenario: Scenario
     seed: int
     scheduler: str
+    search: bool = False
 
     def effort(self) -> float:
         """About how long it takes, in no unit."""
         duration = self.scenario.duration_s
         requests = sum(planned(stream, 0.0, duration) for stream in self.scenario.arrivals)
-        return (requests + 1) * EFFORT.get(self.scheduler, 1.0)
+        runs = SEARCH_RUNS if self.search else 1
+        return (requests + 1) * EFFORT.get(self.scheduler, 1.0) * runs
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came of a task; ``seconds`` is the run's processor time."""
+    """What came of a run; ``seconds`` is its processor time."""
 
     task: Task
     figures: RunFigures
     waits: Series
     requests: int
     seconds: float
+
+
+Found = Result | Least
 
 
 Watch = Callable[[float], None]
@@ -61,8 +68,15 @@ def run_one(task: Task, watch: Watch = lambda _: None) -> Result:
     return Result(task, found, waits, len(workload), seconds)
 
 
-def run_all(tasks: Sequence[Task], watch: Watch, processes: int | None = None) -> list[Result]:
-    """Run every task, in as many processes as there are cores; results in the tasks' order.
+def do(task: Task, watch: Watch = lambda _: None) -> Found:
+    """Run a task, or search, as it says."""
+    if task.search:
+        return least_cards(task.scenario, task.seed, watch)
+    return run_one(task, watch)
+
+
+def run_all(tasks: Sequence[Task], watch: Watch, processes: int | None = None) -> list[Found]:
+    """Do every task, in as many processes as there are cores; results in the tasks' order.
 
     ``watch`` is told the share of all work that is done.
     """
@@ -76,7 +90,7 @@ def run_all(tasks: Sequence[Task], watch: Watch, processes: int | None = None) -
     with ProcessPoolExecutor(processes, context, _remember, (shares,)) as pool:
         # The longest first, so that no core is left alone with it in the end.
         order = sorted(range(len(tasks)), key=lambda place: -efforts[place])
-        futures: dict[int, Future[Result]] = {
+        futures: dict[int, Future[Found]] = {
             place: pool.submit(_run_there, tasks[place], place) for place in order
         }
         pending = set(futures.values())
@@ -88,17 +102,17 @@ def run_all(tasks: Sequence[Task], watch: Watch, processes: int | None = None) -
         return [futures[place].result() for place in range(len(tasks))]
 
 
-def _run_here(tasks: Sequence[Task], watch: Watch) -> list[Result]:
+def _run_here(tasks: Sequence[Task], watch: Watch) -> list[Found]:
     efforts = [task.effort() for task in tasks]
     shares = [0.0] * len(tasks)
-    results = []
+    results: list[Found] = []
     for place, task in enumerate(tasks):
 
         def told(share: float, place: int = place) -> None:
             shares[place] = share
             watch(_mean(shares, efforts))
 
-        results.append(run_one(task, told))
+        results.append(do(task, told))
     return results
 
 
@@ -117,11 +131,11 @@ def _remember(shares: "SynchronizedArray[float]") -> None:
     _Shared.shares = shares
 
 
-def _run_there(task: Task, place: int) -> Result:
+def _run_there(task: Task, place: int) -> Found:
     shares = _Shared.shares
     assert shares is not None
 
     def told(share: float) -> None:
         shares[place] = share
 
-    return run_one(task, told)
+    return do(task, told)

@@ -1,13 +1,26 @@
 """A scenario: a cluster, the businesses that use it, what arrives when, and what breaks."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import count, islice
 
 from metering.core.facts import BusinessFacts
 from scheduler.core.fleet import ModelFacts, PoolFacts
 from scheduler.core.policy import Policy
 
 SECOND = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """One model: the classifier's facts, and what it takes to serve it. ``cv`` is of the
+    service times of a fixed model."""
+
+    facts: ModelFacts
+    cv: float
+    memory_gb: float
+    load_s: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,16 +39,15 @@ class Hardware:
     step_per_running_ms: float = 0.0
     kv_tokens: int | None = None
 
-
-@dataclass(frozen=True, slots=True)
-class Model:
-    """One model: the classifier's facts, and what it takes to serve it. ``cv`` is of the
-    service times of a fixed model."""
-
-    facts: ModelFacts
-    cv: float
-    memory_gb: float
-    load_s: float
+    def able(self, models: Iterable[Model]) -> list[str]:
+        """Models that it can serve and that fit its memory by themselves, the smallest first."""
+        generates = self.prefill_tokens_per_s > 0 and self.step_base_ms > 0
+        return [
+            model.facts.name
+            for model in sorted(models, key=lambda model: model.memory_gb)
+            if model.memory_gb <= self.memory_gb
+            and (model.facts.name in self.service_ms or (model.facts.generative and generates))
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +141,20 @@ class Scenario:
     def cut(self, seconds: float) -> "Scenario":
         """The same with no arrivals after ``seconds``, for a quick look."""
         return replace(self, duration_s=min(self.duration_s, seconds))
+
+    def cards(self) -> tuple[ReplicaSpec, ...]:
+        """The replicas, and after them the idle cards as the replicas that they would be: of
+        the kind that most elastic ones are of. None of them has a replica's name."""
+        elastic = [spec for spec in self.replicas if not spec.pool.dedicated]
+        if not elastic or not self.idle_cards:
+            return self.replicas
+        kinds = Counter((spec.hardware.name, spec.pool.name) for spec in elastic)
+        kind = kinds.most_common(1)[0][0]
+        like = next(spec for spec in elastic if (spec.hardware.name, spec.pool.name) == kind)
+        taken = {spec.name for spec in self.replicas}
+        names = (name for number in count(1) if (name := f"idle-{number}") not in taken)
+        spare = (replace(like, name=name) for name in islice(names, self.idle_cards))
+        return (*self.replicas, *spare)
 
     def cuts(self) -> list[float]:
         """Where phases begin and end (s): breakpoints of rates, faults, and bursts with the

@@ -8,10 +8,11 @@ from .fixed_priority import FixedPriority
 from .scheduling import Cluster, Scheduler
 from .shared_queue import Fifo, PriorityHeap
 
+OWN = "fairlane"
 REFERENCE = "fixed-priority"
 
 SCHEDULERS: Mapping[str, Callable[[Cluster], Scheduler]] = {
-    "fairlane": Fairlane,
+    OWN: Fairlane,
     REFERENCE: FixedPriority,
     "fifo": Fifo,
     "priority-heap": PriorityHeap,

@@ -3,6 +3,10 @@
 from enum import IntEnum
 from typing import Protocol
 
+from scheduler.core.decisions import Scale, Warm
+from scheduler.core.fleet import CardFacts
+from scheduler.scaling.cards import CardState
+
 from .workload import Workload
 
 
@@ -15,6 +19,12 @@ class Outcome(IntEnum):
     TIMEOUT = 3  # refused after its lane's longest time in the queue
     REFUSED = 4  # refused for another reason
     FAILED = 5  # its replica was lost
+    QUEUE_FULL = 6
+    CONCURRENCY = 7  # its business runs as much as it may
+    NO_CAPACITY = 8  # no replica serves its model
+    SUSPENDED = 9  # its business is
+    LATENCY_BUDGET = 10  # it could not have kept to it
+    BACKPRESSURE = 11  # P0 waits too long
 
 
 class Cluster(Protocol):
@@ -34,6 +44,19 @@ class Cluster(Protocol):
 
     def up(self, replica: int) -> bool:
         """Whether it answers."""
+
+    def state(self, replica: int) -> CardState:
+        """Where scaling has it on its way."""
+
+    def generation(self, replica: int) -> int:
+        """Another number each time that it has come up."""
+
+    def idle_cards(self) -> tuple[CardFacts, ...]:
+        """Cards that scaling may put to use, or has."""
+
+    def steer(self, order: Scale | Warm) -> None:
+        """Have so many cards take work in a pool, or one be kept for a model. The scheduler is
+        told as cards come and go."""
 
     def room(self, replica: int, request: int) -> bool:
         """Whether it answers and has a free slot and, of a generative model, KV room."""
@@ -77,7 +100,8 @@ class Scheduler(Protocol):
         """A request's replica is gone, its slot with it."""
 
     def changed(self, replica: int) -> None:
-        """A replica is seen to have gone, or to be there again: a probe later than it was."""
+        """A replica is seen to have gone, or to be there again: a probe later than it was. Or
+        scaling has put it to use, drains it, or has taken it out."""
 
     def measured(self, readings: list[tuple[float, float]]) -> None:
         """Each replica's share of busy slot time since the last call, and of memory in use

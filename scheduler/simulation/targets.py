@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from .figures import PhaseFigures, RunFigures
 from .scenario import Scenario
-from .schedulers import REFERENCE
+from .schedulers import OWN, REFERENCE
 
-OWN = "fairlane"
 Runs = Mapping[str, RunFigures]
 
 
@@ -21,10 +20,18 @@ class Target:
     met: bool
 
 
-def targets(scenario: Scenario, runs: Runs, bound: float) -> list[Target]:
-    """The targets of a scenario that its runs can be held to; none for a foreign one."""
+def targets(scenario: Scenario, runs: Runs, bound: float, least: int | None = None) -> list[Target]:
+    """The targets of a scenario that its runs can be held to; none for a foreign one. ``least``
+    whole cards would do without scaling, if that was looked for."""
     check = CHECKS.get(scenario.name)
-    return check(scenario, runs, bound) if check is not None and OWN in runs else []
+    if check is None or OWN not in runs:
+        return []
+    found = check(scenario, runs, bound)
+    if scenario.name == "working-day" and least is not None:
+        cards = runs[OWN]["cards"]
+        used = cards["card_seconds"] / (least * cards["seconds"])
+        found.append(_most("card-seconds / least whole cards", used, 1.15, ".3f"))
+    return found
 
 
 def _most(text: str, value: float | None, limit: float, form: str) -> Target:

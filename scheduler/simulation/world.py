@@ -4,10 +4,14 @@ from array import array
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from metering.core.bucket import TokenBucket
+from scheduler.core.decisions import Scale, Warm
+from scheduler.core.fleet import CardFacts
+from scheduler.scaling.cards import CardState
 
 from .cluster import Card
 from .decoding import NEVER
+from .quotas import buckets
+from .rack import Rack
 from .records import Records
 from .scenario import SECOND
 from .scheduling import Cluster, Outcome, Scheduler
@@ -24,7 +28,7 @@ MEASURE_NS = 3 * SECOND
 PROBE_NS = SECOND
 
 # What is on the heap, as (time, kind, a, b). Of one time, ends come first.
-FINISH, CARD, STOP, LOST, PROGRESS, SAMPLE, FAULT, PROBE, WAKE, MEASURE = range(10)
+FINISH, CARD, STOP, LOST, PROGRESS, SAMPLE, FAULT, PROBE, LOAD, TELL, WAKE, MEASURE = range(12)
 
 
 class World:
@@ -34,7 +38,7 @@ class World:
         self.workload = workload
         self.now = 0
         self.records = Records(len(workload))
-        self.cards = [Card(spec, workload) for spec in workload.scenario.replicas]
+        self.cards = [Card(spec, workload) for spec in workload.scenario.cards()]
         self.attempt = array("H", bytes(2 * len(workload)))
         self.where = array("h", [-1]) * len(workload)
         self._began = array("q", bytes(8 * len(workload)))
@@ -45,7 +49,16 @@ class World:
         self._open = 0
         self._wake = 0
         self._heap: list[tuple[int, int, int, int]] = []
-        self._buckets = self._quotas()
+        self._buckets = buckets(workload.scenario)
+        self._rack = Rack(
+            self.cards,
+            workload,
+            self.records,
+            clock=lambda: self.now,
+            load=lambda at, place, version: heappush(self._heap, (at, LOAD, place, version)),
+            # Not at once: the scheduler may be in the middle of carrying out decisions.
+            tell=lambda place: heappush(self._heap, (self.now, TELL, place, 0)),
+        )
         self.scheduler = make(self)
 
     def run(self, progress: Callable[[float], None] = lambda _: None) -> Records:
@@ -63,6 +76,8 @@ class World:
             self._sample,
             self._fault,
             self._probe,
+            self._rack.loaded,
+            self._tell,
             self._woken,
             self._measure,
         )
@@ -114,6 +129,22 @@ class World:
     def up(self, replica: int) -> bool:
         """See Cluster."""
         return self.cards[replica].up
+
+    def state(self, replica: int) -> CardState:
+        """See Cluster."""
+        return self.cards[replica].state
+
+    def generation(self, replica: int) -> int:
+        """See Cluster."""
+        return self.cards[replica].generation
+
+    def idle_cards(self) -> tuple[CardFacts, ...]:
+        """See Cluster."""
+        return self._rack.told()
+
+    def steer(self, order: Scale | Warm) -> None:
+        """See Cluster."""
+        self._rack.order(order)
 
     def room(self, replica: int, request: int) -> bool:
         """See Cluster."""
@@ -183,27 +214,12 @@ class World:
         if self.attempt[request] == 1:
             noted = self.records.foretold[self.workload.lane[request]]
             true, whole = self.now - self._began[request], self.now - self.workload.arrived[request]
-            noted.service_errors.append(abs(service - true))
-            noted.known_errors.append(abs(known - true))
-            noted.latency_errors.append(abs(latency - whole))
-            noted.services += true
-            noted.latencies += whole
+            noted.note(service - true, known - true, latency - whole, true, whole)
 
     def wake_at(self, at: int) -> None:
         """See Cluster."""
         self._wake += 1
         heappush(self._heap, (max(at, self.now), WAKE, self._wake, 0))
-
-    def _quotas(self) -> list[TokenBucket | None]:
-        found: list[TokenBucket | None] = []
-        for tenant in self.workload.scenario.tenants.values():
-            rate = tenant.requests_per_s
-            if rate is None:
-                found.append(None)
-            else:
-                burst = tenant.burst if tenant.burst is not None else max(1, int(rate))
-                found.append(TokenBucket(rate, burst))
-        return found
 
     def _arrive(self, request: int) -> None:
         self._open += 1
@@ -315,22 +331,25 @@ class World:
         card = self.cards[replica]
         heappush(self._heap, (self.now + PROBE_NS, PROBE, replica, up))
         if up:
-            card.up = True
+            self._rack.mended(replica)
             return
         lost = sorted(card.running)
         for request in lost:
             self._take_off(request)
             self._queued[request] = self.now
-        card.up = False
         card.version += 1
         if card.decoder is not None:
             card.decoder.clear()
+        self._rack.broke(replica)
         for request in lost:
             self.scheduler.lost(request, replica)
 
     def _probe(self, replica: int, up: int) -> None:
         if self.cards[replica].up == up:
             self.scheduler.changed(replica)
+
+    def _tell(self, replica: int, _: int) -> None:
+        self.scheduler.changed(replica)
 
     def _woken(self, version: int, _: int) -> None:
         if version == self._wake:
@@ -343,6 +362,7 @@ class World:
 
     def _sample(self, _: int, __: int) -> None:
         records, now = self.records, self.now
+        self._rack.look()
         records.busy.append(sum(card.busy(now) for card in self.cards))
         ready = sum(card.slots for card in self.cards if card.up)
         records.ready.append(records.ready[-1] + ready * SECOND)

@@ -176,9 +176,51 @@ def test_the_draw_is_the_seeds_alone() -> None:
 
 @pytest.mark.parametrize("k", [1, 2, 3, 5])
 def test_one_of_the_best_k_is_drawn(k: int) -> None:
-    found = Counter(picks(3, count=300, top_k=k))
+    # All of it within one moment, and nobody has had too much.
+    found = Counter(picks(3, count=300, top_k=k, most_share=100.0))
     assert len(found) == k
     assert min(found.values()) > 200 / k / 2
+
+
+@pytest.mark.parametrize("most", [1.0, 1.5])
+def test_a_replica_picked_often_is_damped(most: float) -> None:
+    scene = fleet(placing(top_k=1, most_share=most), names="abcde", slots=10)
+    # The others are busy by their own figures; it looks the emptiest to each in turn.
+    for name in "bcde":
+        scene.measure(name, 0.9, 0.9, 0)
+    for number in range(40):
+        scene.arrive(f"r{number}")
+        scene.finish(f"r{number}")
+        scene.wait(10 * MS)
+    shares = Counter(d.replica for d in scene.log if isinstance(d, Dispatch))
+    assert 40 / 5 * 0.9 <= shares["a"] <= max(4, 40 / 5 * most + 1)
+    # A second later it is its turn again.
+    scene.wait(SECOND)
+    scene.arrive("later")
+    assert scene.where("later") == "a"
+
+
+def test_a_replica_picked_often_is_used_where_no_other_has_room() -> None:
+    scene = fleet(placing(top_k=1), names="ab", slots=2)
+    for name in ("b1", "b2"):
+        scene.arrive(name)
+    for name in list(scene.running):
+        if scene.where(name) == "a":
+            scene.finish(name)
+            scene.arrive("filler")
+    for number in range(20):
+        scene.arrive(f"r{number}")
+        assert f"r{number}" in scene.running
+        scene.finish(f"r{number}")
+
+
+def test_a_session_stays_at_home_however_often_it_comes() -> None:
+    scene = fleet(placing(), names="abc", slots=10)
+    for number in range(30):
+        scene.arrive(f"r{number}", session="talk")
+        scene.finish(f"r{number}")
+    found = {d.replica for d in scene.log if isinstance(d, Dispatch)}
+    assert len(found) == 1
 
 
 def test_only_scores_within_the_band_take_part() -> None:

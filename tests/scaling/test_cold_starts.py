@@ -12,7 +12,8 @@ import pytest
 from scheduler.core.fleet import ModelFacts, PoolFacts
 from scheduler.core.policy import Policy
 from scheduler.ports import Scaler
-from scheduler.scaling import CardSpec, CardState, LocalProcesses, NoScaler
+from scheduler.scaling import CardSpec, CardState, NoScaler
+from scheduler.scaling.processes import LocalProcesses
 from tests.gateway.harness import KEY, LOW_KEY, URGENT_KEY, Gate, furnished, gate
 from tests.support.engines import emulator_process
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from scheduler.core.fleet import PoolFacts
-from scheduler.scaling import CardSpec, CardState, LocalProcesses
+from scheduler.scaling import CardSpec, CardState
+from scheduler.scaling.processes import LocalProcesses
 from tests.gateway.harness import URGENT_KEY, furnished, gate
 
 pytestmark = [pytest.mark.llama, pytest.mark.timeout(180)]

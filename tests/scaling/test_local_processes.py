@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from scheduler.core.fleet import PoolFacts, ReplicaFacts
-from scheduler.scaling import CardSpec, CardState, LocalProcesses, NoScaler
+from scheduler.scaling import CardSpec, CardState, NoScaler
 from scheduler.scaling.cards import Card
+from scheduler.scaling.processes import LocalProcesses
 from tests.gateway.harness import LOW_KEY, Gate, furnished, gate
 from tests.gateway.test_resume import one_answer
 from tests.support.engines import emulator_process

@@ -9,7 +9,8 @@ import pytest
 
 from scheduler.core.decisions import Scale
 from scheduler.core.policy import Policy
-from scheduler.scaling import CardSpec, CardState, LocalProcesses
+from scheduler.scaling import CardSpec, CardState
+from scheduler.scaling.processes import LocalProcesses
 from tests.gateway.harness import URGENT_KEY, Gate, furnished, gate, replica
 from tests.support.engines import emulator_process
 

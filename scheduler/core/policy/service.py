@@ -110,6 +110,11 @@ class Placement(Section):
     reprice_s: float = seconds(2.0, "Time between two computations of slot prices.")
     top_k: int = whole(3, "Replicas among which one is drawn.", "replicas", least=1, most=100)
     band: float = number(0.05, "Scores this close to the best take part in the draw.")
+    most_share: float = number(
+        1.5,
+        "Most starts of a second, as times its share by slots, while others have room.",
+        least=1.0,
+    )
     metrics_every_s: float = seconds(3.0, "Time between two readings of a replica's metrics.")
     metrics_window_s: float = seconds(
         10.0, "Time over which readings are averaged, and after which they are unknown."
@@ -200,7 +205,12 @@ class Scale(Section):
     headroom: float = share(0.2, "Capacity beyond what the backlog needs.")
     drain_s: float = seconds(10.0, "Time in which the backlog should be gone.")
     max_cards: int | None = whole(None, "Most cards ever used; null: all there are.", "cards")
+    by_load: bool = flag(
+        True, "Give back cards that the load does not need, and take them again as it grows."
+    )
+    least_cards: int = whole(1, "Fewest cards a pool is left with.", "cards", least=1)
     cooldown_s: float = seconds(300.0, "Calm before capacity is given back.")
+    settle_s: float = seconds(30.0, "Time for which fewer cards must have been enough.")
     help_window_s: float = seconds(120.0, "Time in which scaling must have helped.")
 
 
