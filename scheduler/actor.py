@@ -368,7 +368,7 @@ class Scheduler:
 
     def _rebuild(self, event: Event) -> None:
         """Start anew from what is known outside the state that failed."""
-        culprit = self.calls.pop(_request_of(event), None)
+        culprit = self.calls.pop(events.request_of(event), None)
         if culprit is not None:
             self._note(self._recorder.closed, culprit, self._clock.now())
             self._leave(culprit)
@@ -377,7 +377,7 @@ class Scheduler:
         self._inbox.clear()
         self.state = State(policy=self.state.policy, now=self.state.now)
         told: list[Event] = [*self._fleet.values(), *self._quotas.values(), self._cards]
-        ahead = {_request_of(e) for e in pending if isinstance(e, events.Arrived)}
+        ahead = {events.request_of(e) for e in pending if isinstance(e, events.Arrived)}
         calls = sorted(
             self.calls.values(),
             key=lambda call: (call.replica is None, call.ticket.lane, call.ticket.arrived),
@@ -388,16 +388,7 @@ class Scheduler:
                 decisions = step(self.state, item, self._clock.now())
             except Exception:  # a fault in the core again: what cannot be told is left out
                 log.exception("scheduler rebuild left out %s", type(item).__name__)
-                self._refuse(_request_of(item), Refusal("internal_error", None))
+                self._refuse(events.request_of(item), Refusal("internal_error", None))
                 continue
             for decision in decisions:
                 self._carry_out(decision, self._clock.now())
-
-
-def _request_of(event: Event) -> str:
-    """The id of the request that an event is about, or an empty string."""
-    if isinstance(event, events.Arrived | events.Adopted):
-        return event.ticket.id
-    if isinstance(event, events.Finished | events.Failed | events.Cancelled | events.Yielded):
-        return event.request
-    return ""
