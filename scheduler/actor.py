@@ -113,16 +113,7 @@ class Scheduler:
         if call.replica is None:
             self.post(events.Cancelled(call.ticket.id))
         else:
-            self.post(
-                events.Finished(
-                    call.ticket.id,
-                    call.attempt,
-                    call.prompt,
-                    call.output,
-                    call.broken,
-                    call.first_byte,
-                )
-            )
+            self.post(call.end())
         return call.gpu_seconds
 
     # What the rest of the process calls.
@@ -224,7 +215,9 @@ class Scheduler:
         elif isinstance(decision, Promote):
             self._promote(decision, now)
         elif isinstance(decision, Adjust):
-            self._adjust(decision)
+            call = self.calls.get(decision.ticket.id)
+            if call is not None:
+                call.ticket, call.moved = decision.ticket, decision.by
         elif isinstance(decision, Degrade):
             self._degrade(decision, now)
         else:
@@ -320,11 +313,6 @@ class Scheduler:
         log.warning("%s %s: %s", notice.name, notice.kind.value, notice.cause)
         self._note(self.stats.noticed, notice, now)
         self._note(self._recorder.noticed, notice, now)
-
-    def _adjust(self, decision: Adjust) -> None:
-        call = self.calls.get(decision.ticket.id)
-        if call is not None:
-            call.ticket, call.moved = decision.ticket, decision.by
 
     def _note(self, tell: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell who only looks on. A fault of theirs must cost nobody a slot or an answer."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from .core.decisions import Preempt
-from .core.events import Adopted, Fault
+from .core.events import Adopted, Fault, Finished
 from .core.fleet import ReplicaFacts
 from .core.ticket import Ticket
 from .decision_log.row import Why
@@ -131,6 +131,12 @@ class Call:
         """Wait anew: the attempt is over."""
         self.replica = None
         self._future = asyncio.Future()
+
+    def end(self) -> Finished:
+        """The event that tells that its attempt is over."""
+        return Finished(
+            self.ticket.id, self.attempt, self.prompt, self.output, self.broken, self.first_byte
+        )
 
     def adoption(self) -> Adopted:
         """The event that tells a state being rebuilt about this call."""
