@@ -164,3 +164,12 @@ Event = (
     | QuotaChanged
     | Tick
 )
+
+
+def request_of(event: Event) -> str:
+    """The id of the request that an event is about, or an empty string."""
+    if isinstance(event, Arrived | Adopted):
+        return event.ticket.id
+    if isinstance(event, Finished | Failed | Cancelled | Yielded):
+        return event.request
+    return ""

@@ -125,7 +125,7 @@ def note_start(state: "State", request: Request, replica: Replica) -> None:
     if path is not None and path.tries and replica.facts.hot:
         path.tries -= 1
         if not path.tries:
-            state.lay_out_at = 0
+            state.lay_out_at = state.turn_at = 0
 
 
 def note_attempt(
