@@ -28,11 +28,12 @@ from .core.decisions import (
     Promote,
     Reject,
     Scale,
+    Throttle,
     Trip,
     WakeAt,
     Warm,
 )
-from .core.events import Event, Fault
+from .core.events import Event, Fault, request_of
 from .core.fleet import CardFacts, FleetSnapshot
 from .core.policy import Policy
 from .core.state import State
@@ -64,6 +65,7 @@ class Scheduler:
         self.on_trip: Callable[[str], None] = lambda name: None
         self.on_scale: Callable[[Scale], None] = lambda scale: None
         self.on_warm: Callable[[Warm], None] = lambda order: None
+        self.on_throttle: Callable[[float, float], None] = lambda share, least: None
         self._clock = clock
         self._inbox: deque[Event] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -223,7 +225,7 @@ class Scheduler:
         else:
             self._steer(decision, now)
 
-    def _steer(self, decision: Notice | Scale | Warm | Trip, now: int) -> None:
+    def _steer(self, decision: Notice | Scale | Warm | Throttle | Trip, now: int) -> None:
         """What is about replicas, pools or businesses."""
         if isinstance(decision, Notice):
             self._notice(decision, now)
@@ -232,6 +234,8 @@ class Scheduler:
             self.on_scale(decision)
         elif isinstance(decision, Warm):
             self.on_warm(decision)
+        elif isinstance(decision, Throttle):
+            self.on_throttle(decision.share, decision.least)
         else:
             self._note(self.stats.tripped, decision.replica, now)
             self.on_trip(decision.replica)
@@ -356,7 +360,7 @@ class Scheduler:
 
     def _rebuild(self, event: Event) -> None:
         """Start anew from what is known outside the state that failed."""
-        culprit = self.calls.pop(events.request_of(event), None)
+        culprit = self.calls.pop(request_of(event), None)
         if culprit is not None:
             self._note(self._recorder.closed, culprit, self._clock.now())
             self._leave(culprit)
@@ -364,8 +368,10 @@ class Scheduler:
         pending = list(self._inbox)
         self._inbox.clear()
         self.state = State(policy=self.state.policy, now=self.state.now)
+        # Pressure is seen anew.
+        self.on_throttle(1.0, 1.0)
         told: list[Event] = [*self._fleet.values(), *self._quotas.values(), self._cards]
-        ahead = {events.request_of(e) for e in pending if isinstance(e, events.Arrived)}
+        ahead = {request_of(e) for e in pending if isinstance(e, events.Arrived)}
         calls = sorted(
             self.calls.values(),
             key=lambda call: (call.replica is None, call.ticket.lane, call.ticket.arrived),
@@ -376,7 +382,7 @@ class Scheduler:
                 decisions = step(self.state, item, self._clock.now())
             except Exception:  # a fault in the core again: what cannot be told is left out
                 log.exception("scheduler rebuild left out %s", type(item).__name__)
-                self._refuse(events.request_of(item), Refusal("internal_error", None))
+                self._refuse(request_of(item), Refusal("internal_error", None))
                 continue
             for decision in decisions:
                 self._carry_out(decision, self._clock.now())

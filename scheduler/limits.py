@@ -10,6 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from fractions import Fraction
 from typing import TypeVar
 
 from metering.core.bucket import NEVER, TokenBucket
@@ -19,8 +20,11 @@ from metering.core.prices import NO_PRICES, PriceList
 from metering.core.purse import Month, Purse, Rates, rates_of
 from metering.core.usage import Consumed
 
-from .party import GPU_UNIT, Need, Party
+from .party import GPU_UNIT, Need, Party, Slow
 from .ports import Ask, Clock, Denied, Grant, Level, Standing
+
+# The lane that is slowed for others.
+LOWEST = 2
 
 Name = TypeVar("Name", str, bytes)
 
@@ -54,7 +58,7 @@ class Reserved:
         self._limits, self._ask, self._parties = limits, ask, parties
         self._settled = False
         self._turn: asyncio.Future[None] | None = None
-        self._taken = [party.take(need) for party in parties]
+        self._taken = [party.take(need, p2=ask.lane == LOWEST) for party in parties]
         self._places = [party.places for party in parties if party.places is not None]
         for places in self._places:
             if not places.take(ask.request, limits.clock.now()):
@@ -89,7 +93,7 @@ class Reserved:
 
     def standing(self) -> Standing:
         """What is left now, of the narrowest limit of each kind."""
-        return _standing(self._parties, self._limits.clock.now())
+        return _standing(self._parties, self._limits.clock.now(), self._ask.lane)
 
 
 class Limits:
@@ -101,6 +105,7 @@ class Limits:
         self._known: dict[tuple[str, int], Rates] = {}
         self._month = month
         self._gpus = 0.0
+        self._slow: Slow | None = None
         self._businesses: dict[str, Party] = {}
         self._keys: dict[bytes, Party] = {}
         self._credentials: dict[str, Party] = {}
@@ -118,6 +123,19 @@ class Limits:
             self._credentials, {n: Allowance(c.rates) for n, c in access.credentials.items()}
         )
         self._parents = {n: c.parent for n, c in access.credentials.items() if c.parent}
+
+    def throttle(self, share: float, least: float) -> None:
+        """Rates are slower for P2 from now on."""
+        slow = Slow(Fraction(repr(share)), Fraction(repr(least))) if share < 1 else None
+        self._slow, now = slow, self.clock.now()
+        held: list[Iterable[Party]] = [
+            self._businesses.values(),
+            self._keys.values(),
+            self._credentials.values(),
+        ]
+        for parties in held:
+            for party in parties:
+                party.slow_down(slow, now)
 
     def follow_fleet(self, gpus: float) -> None:
         """Shares of GPU time are shares of so many GPUs from now on."""
@@ -138,11 +156,12 @@ class Limits:
         need = self.need(ask, ask.expected, parties)
         longest, reason = 0, ""
         for party in parties:
-            wait, code = party.wait(need, now)
+            wait, code = party.wait(need, now, p2=ask.lane == LOWEST)
             if wait > longest:
                 longest, reason = wait, code
         if longest:
-            return Denied(reason, None if longest >= NEVER else longest, _standing(parties, now))
+            standing = _standing(parties, now, ask.lane)
+            return Denied(reason, None if longest >= NEVER else longest, standing)
         return Reserved(self, ask, parties, need)
 
     def need(self, ask: Ask, used: Consumed, parties: list[Party]) -> Need:
@@ -231,12 +250,14 @@ class Limits:
         for name, found in allowed.items():
             if found == FREE:
                 continue
-            party = held.setdefault(name, Party())
+            party = held.setdefault(name, Party(slow=self._slow))
             if party.allowed != found or party.gpus != self._gpus:
                 self._call(party.change(found, self._gpus, self._month, now))
 
 
-def _standing(parties: list[Party], now: int) -> Standing:
+def _standing(parties: list[Party], now: int, lane: int) -> Standing:
+    if lane == LOWEST:
+        parties = [*parties, *(party.p2 for party in parties if party.p2 is not None)]
     return Standing(
         _narrowest([party.requests for party in parties], now),
         _narrowest([party.tokens for party in parties], now),

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
+from math import ceil
 
 from metering.core.bucket import NEVER, TokenBucket
 from metering.core.facts import FREE, Allowance, Rates
@@ -31,7 +32,8 @@ class Need:
 
 @dataclass(slots=True)
 class Taken:
-    """What one request took of one party: of which buckets, how much, of which month's money."""
+    """What one request took of one party: of which buckets, how much, of which month's money,
+    and of those that are ``slowed``."""
 
     requests: TokenBucket | None
     tokens: TokenBucket | None
@@ -41,6 +43,7 @@ class Taken:
     reserved_gpu: int = 0
     cost: int = 0
     month: int = 0
+    slowed: "Taken | None" = None
 
     def settle(self, need: Need, *, counted: bool) -> None:
         """It came to this in truth; where not ``counted`` it is as if it had never been made."""
@@ -52,6 +55,8 @@ class Taken:
             _settle(self.gpu, self.reserved_gpu, need.gpu)
         if self.purse is not None:
             self.purse.settle(self.month, self.cost, need.cost)
+        if self.slowed is not None:
+            self.slowed.settle(need, counted=counted)
 
 
 def _settle(bucket: TokenBucket, reserved: int, used: int) -> None:
@@ -61,9 +66,21 @@ def _settle(bucket: TokenBucket, reserved: int, used: int) -> None:
         bucket.give_back(reserved - used)
 
 
+@dataclass(frozen=True, slots=True)
+class Slow:
+    """Refill at this ``share`` of the rate, and for now at no less than ``least``."""
+
+    share: Fraction
+    least: Fraction
+
+
 @dataclass(slots=True)
 class Party:
-    """What one party may use and has used. A part is None where its limit is blank."""
+    """What one party may use and has used. A part is None where its limit is blank.
+
+    While P2 is ``slow``, its requests need their part of buckets of their own besides, which
+    began with what the others had and refill slower: so that other lanes have all that they had.
+    """
 
     allowed: Allowance = FREE
     gpus: float = 0.0
@@ -72,6 +89,8 @@ class Party:
     gpu: TokenBucket | None = None
     purse: Purse | None = None
     places: Leases | None = None
+    slow: Slow | None = None
+    p2: "Party | None" = None
 
     def change(self, allowed: Allowance, gpus: float, month: Month, now: int) -> list[str]:
         """Other limits from now on; returns the requests that need not wait any more."""
@@ -81,11 +100,36 @@ class Party:
         self.tokens = _changed(self.tokens, _token_limit(rates), now)
         self.gpu = _changed(self.gpu, _gpu_limit(allowed.gpu_share, gpus), now)
         self._change_purse(allowed.monthly_budget, month, now)
+        self.slow_down(self.slow, now)
         return self._change_places(allowed.running, allowed.queued, now)
 
-    def wait(self, need: Need, now: int) -> tuple[int, str]:
+    def slow_down(self, slow: Slow | None, now: int) -> None:
+        """P2's requests are served slower from now on, or (None) like all others."""
+        self.slow = slow
+        if slow is None:
+            self.p2 = None
+            return
+        own = self.p2 = self.p2 or Party()
+        rates = self.allowed.rates
+        share = _gpu_limit(self.allowed.gpu_share, self.gpus)
+        own.requests = _slowed(self.requests, own.requests, _request_limit(rates), slow, now)
+        own.tokens = _slowed(self.tokens, own.tokens, _token_limit(rates), slow, now)
+        own.gpu = _slowed(self.gpu, own.gpu, share, slow, now)
+
+    def wait(self, need: Need, now: int, *, p2: bool = False) -> tuple[int, str]:
         """How long (ns) to wait for all that is needed, and the reason for it; 0: not at all.
-        Of an empty bucket nothing can be had, not even nothing."""
+        Of an empty bucket nothing can be had, not even nothing. For ``p2`` it is long enough
+        even if what is slow should become slower meanwhile."""
+        longest, reason = self._wait(need, now)
+        if p2 and self.p2 is not None and self.slow is not None:
+            wait, code = self.p2.wait(need, now)
+            if wait < NEVER:
+                wait = ceil(wait * self.slow.share / self.slow.least)
+            if wait > longest:
+                longest, reason = wait, code
+        return longest, reason
+
+    def _wait(self, need: Need, now: int) -> tuple[int, str]:
         longest, reason = 0, ""
         if self.requests is not None:
             longest, reason = self.requests.wait_for(1, now), REQUESTS
@@ -107,9 +151,11 @@ class Party:
                 longest, reason = wait, PLACES
         return longest, reason
 
-    def take(self, need: Need) -> "Taken":
+    def take(self, need: Need, *, p2: bool = False) -> "Taken":
         """Take it, given that there is nothing to wait for; but for a place."""
         taken = Taken(self.requests, self.tokens, self.gpu, self.purse)
+        if p2 and self.p2 is not None:
+            taken.slowed = self.p2.take(need)
         if self.requests is not None:
             self.requests.charge(1)
         if self.tokens is not None:
@@ -166,6 +212,23 @@ def _gpu_limit(share: float | None, gpus: float) -> Limit | None:
         return None
     rate = int(Fraction(repr(share)) * Fraction(repr(gpus)) * GPU_UNIT)
     return rate, rate * GPU_WINDOW_S
+
+
+def _slowed(
+    bucket: TokenBucket | None,
+    known: TokenBucket | None,
+    limit: Limit | None,
+    slow: Slow,
+    now: int,
+) -> TokenBucket | None:
+    """The bucket of P2 beside this one of all lanes."""
+    if bucket is None or limit is None:
+        return None
+    rate = limit[0] if isinstance(limit[0], Fraction) else Fraction(repr(limit[0]))
+    if known is None:
+        return bucket.like(rate * slow.share, now)
+    known.change(rate * slow.share, limit[1], now)
+    return known
 
 
 def _changed(bucket: TokenBucket | None, limit: Limit | None, now: int) -> TokenBucket | None:

@@ -192,6 +192,11 @@ class Limiter(Protocol):
         """The fleet has so many GPUs from now on: shares are shares of these."""
         ...
 
+    def throttle(self, share: float, least: float) -> None:
+        """Rates refill for P2 at this ``share`` from now on, 1 being in full, and at no less than
+        ``least`` before another is told."""
+        ...
+
     async def reserve(self, ask: Ask) -> Grant | Denied:
         """Take what the request is expected to need, or nothing at all."""
         ...

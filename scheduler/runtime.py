@@ -123,6 +123,7 @@ class Runtime:
         """Who tells whom."""
         self.scheduler.on_trip = self.health.suspect
         self.scheduler.on_scale = self._steering.order
+        self.scheduler.on_throttle = self._budgets.limits.throttle
         self.scheduler.on_warm = self._steering.warm
         self.scaler.attach(self._cards_changed, self.scheduler.running_on)
         self.gateway.before_metrics = self._publisher.gauges

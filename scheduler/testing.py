@@ -242,6 +242,9 @@ class MemoryLimiter:
     def follow_fleet(self, gpus: float) -> None:
         """It knows no shares."""
 
+    def throttle(self, share: float, least: float) -> None:
+        """It knows no rates."""
+
     def renew(self, requests: Sequence[str]) -> None:
         """It knows no places."""
 

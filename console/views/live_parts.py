@@ -72,6 +72,7 @@ def _texts() -> dict[str, object]:
             "relieved": _("Backpressure is over"),
             "adjusted": _("Level adjusted"),
             "scaled": _("Cards asked for"),
+            "throttled": _("Rates of P2 slowed, or in full again"),
             "no_help": _("More cards have not helped"),
             "degrade": _("A lighter model answers"),
             "path_cold": _("Served by cold replicas"),

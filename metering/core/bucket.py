@@ -60,6 +60,14 @@ class TokenBucket:
         self._limit(rate_per_s, burst)
         self._level = min(int(held * self._unit), self._most)
 
+    def like(self, rate_per_s: float | Fraction, now_ns: int) -> "TokenBucket":
+        """Another one of the same size and content, refilled with ``rate_per_s``."""
+        self._refill(now_ns)
+        other = TokenBucket(rate_per_s, self.burst, now_ns)
+        held = Fraction(self._level, self._unit)
+        other._level = min(int(held * other._unit), other._most)
+        return other
+
     def left(self, now_ns: int) -> float:
         """How much is there; below zero: owed."""
         self._refill(now_ns)

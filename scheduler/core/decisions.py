@@ -102,6 +102,7 @@ class Kind(StrEnum):
     RELIEVED = "relieved"  # it does not any more
     ADJUSTED = "adjusted"  # a business's model, by so many levels in all
     SCALED = "scaled"  # a pool, to so many cards
+    THROTTLED = "throttled"  # P2's rates, to so many per cent
     NO_HELP = "no_help"  # more cards in a pool have not helped
     PATH_COLD = "path_cold"  # a model, served by its cold replicas
     PATH_HOT = "path_hot"  # a model, served by its hot ones again
@@ -140,6 +141,15 @@ class Scale:
 
 
 @record
+class Throttle:
+    """Limits on rates refill for P2 requests at this ``share`` of their rate (0-1) from now on,
+    and at no less than ``least`` as long as nothing else is said."""
+
+    share: float
+    least: float
+
+
+@record
 class Warm:
     """So many cards of the pool should serve this model, whatever else the pool has: 1 to start
     one that P0 waits for and to keep it, 0 to give it back."""
@@ -150,5 +160,16 @@ class Warm:
 
 
 Decision = (
-    Dispatch | Reject | Degrade | Preempt | Promote | Trip | WakeAt | Notice | Scale | Warm | Adjust
+    Dispatch
+    | Reject
+    | Degrade
+    | Preempt
+    | Promote
+    | Trip
+    | WakeAt
+    | Notice
+    | Scale
+    | Warm
+    | Throttle
+    | Adjust
 )

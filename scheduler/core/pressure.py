@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from .decisions import Decision, Kind, Notice, Scale
 from .line import Line
+from .throttle import slow_p2
 
 if TYPE_CHECKING:
     from .state import State
@@ -40,12 +41,16 @@ class Growth:
 @dataclass(slots=True)
 class Pressure:
     """``wait`` is P0's as seen last (ns), ``since`` when pressure began, ``calm`` when it ended
-    last."""
+    last. P2's rates are at ``share`` of what they are, and not below ``least`` soon; that changes
+    next at ``turn`` (ns)."""
 
     active: bool = False
     wait: int = 0
     since: int = 0
     calm: int = 0
+    share: float = 1.0
+    least: float = 1.0
+    turn: int = 0
     grown: dict[str, Growth] = field(default_factory=dict)
 
 
@@ -60,12 +65,14 @@ def look(state: "State", out: list[Decision]) -> None:
     elif pressure.active and wait < rules.clear_ms * MS:
         pressure.active, pressure.calm = False, state.now
         out.append(Notice(Kind.RELIEVED, "P0", f"waits {wait // MS} ms", wait))
+    if pressure.active or pressure.share < 1.0:
+        slow_p2(state, out)
     if "scale_gpu" in rules.action:
         if pressure.active and rules.scale.by_p0_backlog:
             _grow(state, out)
         elif pressure.grown:
             _shrink(state, out)
-    state.watching = pressure.active or bool(pressure.grown or state.cold)
+    state.watching = pressure.active or pressure.share < 1.0 or bool(pressure.grown or state.cold)
 
 
 def _wait(state: "State") -> int:

@@ -13,6 +13,7 @@ from scheduler.core.decisions import (
     Promote,
     Reject,
     Scale,
+    Throttle,
     Trip,
     WakeAt,
     Warm,
@@ -90,7 +91,7 @@ class Books(RuleBasedStateMachine):
         elif isinstance(decision, WakeAt):
             assert decision.at > 0
         else:
-            assert isinstance(decision, Trip | Notice | Scale | Warm | Degrade | Adjust)
+            assert isinstance(decision, Trip | Notice | Scale | Warm | Degrade | Throttle | Adjust)
 
     def _check_preempt(self, decision: Preempt) -> None:
         victim, _, where, _ = self.running[decision.request]

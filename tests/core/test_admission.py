@@ -5,7 +5,7 @@ from math import ceil
 
 import pytest
 
-from scheduler.core.decisions import Kind, Notice, Reason, Scale
+from scheduler.core.decisions import Kind, Notice, Reason, Scale, Throttle
 from scheduler.core.policy import Policy
 from scheduler.core.ticket import Resume
 
@@ -184,6 +184,58 @@ def test_p0_that_its_own_limit_holds_back_is_no_reason() -> None:
         scene.arrive(f"g{number}", 0, business="greedy")
     scene.wait(10 * SECOND)
     assert Kind.PRESSED not in kinds(scene)
+
+
+def throttles(scene: Scene) -> list[tuple[float, float]]:
+    return [(item.share, item.least) for item in scene.log if isinstance(item, Throttle)]
+
+
+def test_p2s_rates_are_halved_each_interval_down_to_the_floor() -> None:
+    scene = pressed()
+    assert throttles(scene) == [(0.5, 0.1)]
+    scene.wait(5 * SECOND)
+    assert throttles(scene)[1:] == [(0.25, 0.1)]
+    scene.wait(10 * SECOND)
+    assert throttles(scene)[2:] == [(0.125, 0.1), (0.1, 0.1)]
+    shown = [item for item in scene.log if isinstance(item, Notice)]
+    assert [n.value for n in shown if n.kind is Kind.THROTTLED] == [50, 25, 12, 10]
+
+
+def test_they_come_back_step_by_step_and_no_sooner() -> None:
+    scene = pressed()
+    scene.finish("held-0")
+    scene.wait(200 * MS)
+    # It is known that it falls no further, and only later that it rises.
+    assert throttles(scene)[1:] == [(0.5, 0.5)]
+    scene.wait(60 * SECOND)
+    shares = [share for share, _ in throttles(scene)[2:]]
+    assert shares == [0.6, 0.7, 0.8, 0.9, 1.0]
+    assert kinds(scene)[-1] is Kind.THROTTLED
+    assert scene.state.pressure.share == 1.0
+
+
+def test_a_policy_that_does_not_throttle_slows_nothing_and_one_that_stops_gives_all_back() -> None:
+    policy = Policy()
+    without = replace(policy, backpressure=replace(policy.backpressure, action=("scale_gpu",)))
+    scene = measured(policy=without)
+    scene.arrive("urgent", 0)
+    scene.wait(10 * SECOND)
+    assert not throttles(scene)
+    scene = pressed()
+    scene.rules(without)
+    scene.wait(SECOND)
+    assert throttles(scene)[-1] == (1.0, 1.0)
+
+
+def test_the_floor_is_never_nothing() -> None:
+    policy = Policy()
+    pressure = policy.backpressure
+    low = replace(pressure, throttle=replace(pressure.throttle, floor=0.0))
+    scene = measured(policy=replace(policy, backpressure=low))
+    scene.arrive("urgent", 0)
+    scene.wait(29 * SECOND)
+    assert throttles(scene)[0] == (0.5, 0.01)
+    assert min(share for share, _ in throttles(scene)) >= 0.01
 
 
 # Scaling.

@@ -39,6 +39,7 @@ from .service import (
     ReplicaWeights,
     Scale,
     TenantBreaker,
+    Throttle,
 )
 from .spec import Kind, Section, Spec, specs
 from .tree import Policy
@@ -78,6 +79,7 @@ __all__ = [
     "Spec",
     "Starvation",
     "TenantBreaker",
+    "Throttle",
     "differences",
     "from_document",
     "is_per_request",

@@ -215,12 +215,27 @@ class Scale(Section):
 
 
 @dataclass(frozen=True, slots=True)
+class Throttle(Section):
+    """How limits on rates are slowed for P2 requests."""
+
+    interval_s: float = seconds(
+        5.0, "While P0 waits too long, P2's rates are halved each time this has passed."
+    )
+    floor: float = share(0.1, "Share of a rate that P2 keeps however long that lasts; 1% at least.")
+    step: float = share(0.1, "Share of a rate that P2 gets back in each such time afterwards.")
+
+
+@dataclass(frozen=True, slots=True)
 class Backpressure(Section):
     """What happens when P0 waits too long."""
 
     p0_wait_ms: int = millis(2000, "Wait of P0 that sets it off.")
     clear_ms: int = millis(1000, "Wait of P0 that ends it; at most the wait that sets it off.")
     action: tuple[str, ...] = choices(ACTIONS, ACTIONS, "What is done about it.")
+    throttle: Throttle = field(
+        default_factory=Throttle,
+        metadata=group(Throttle, "How limits on rates are slowed for P2 requests."),
+    )
     scale: Scale = field(
         default_factory=Scale, metadata=group(Scale, "How many replicas are asked for.")
     )
