@@ -32,6 +32,9 @@ CHROMIUM_FLAGS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # A network process of its own that dies on a busy machine takes a private window's cookies
+    # along.
+    "--enable-features=NetworkServiceInProcess2",
 ]
 
 
