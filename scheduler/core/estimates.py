@@ -19,7 +19,7 @@ TOKENS_PRIOR = 256
 MOST_PRIOR = 2 * TOKENS_PRIOR
 SERVICE_PRIOR = 1_000_000_000
 TOKEN_PRIOR = 20_000_000
-# A sample so many times lower than the mean doubts it.
+# A service so many times shorter than the mean says that the mean is wrong.
 FAR = 16.0
 # Below so many samples a pair counts as unexplored.
 EXPLORED = 4
@@ -36,14 +36,14 @@ class Mean:
     samples: int = 1
 
 
-def learn(means: dict[K, Mean], key: K, sample: float, memory: int) -> None:
-    """Take one sample into the mean of that name. One far below it makes the next count more:
-    a mean that has gone wrong must not keep work out for long."""
+def learn(means: dict[K, Mean], key: K, sample: float, memory: int, far: float = 0.0) -> None:
+    """Take one sample into the mean of that name. One that is more than ``far`` times lower makes
+    the next count more: a mean that has gone wrong must not keep work out for long."""
     mean = means.get(key)
     if mean is None:
         means[key] = Mean(sample)
         return
-    if sample * FAR < mean.value:
+    if far and sample * far < mean.value:
         mean.samples >>= 1
     mean.samples = samples = mean.samples + 1
     # Twice as fast as min, twice a request.
@@ -154,8 +154,8 @@ class Estimates:
                     length.learn(output)
             work = (output or self.tokens(ticket)) + ticket.prompt / PREFILL_PER_DECODE
         unit = held / work
-        learn(self.service, (ticket.model, replica), unit, MEMORY)
-        learn(self.models, ticket.model, unit, 4 * MEMORY)
+        learn(self.service, (ticket.model, replica), unit, MEMORY, FAR)
+        learn(self.models, ticket.model, unit, 4 * MEMORY, FAR)
 
     def resumed(self, ticket: Ticket, replica: str, produced: int, took: int) -> None:
         """Learn from a request that went on from ``produced`` tokens, ``took`` ns after it got
