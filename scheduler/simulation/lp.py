@@ -1,15 +1,16 @@
 """The most that a cluster could complete per second, whoever schedules: a linear programme.
 
-Each kind of card splits its slot time (and prefill) among the models it holds; the mix of
+Each kind of card splits its slot time (and prefill) among the models it holds, an idle one
+among all that it could; the mix of
 models is that of the scenario's busiest minute. Maximise the total rate.
 """
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .rates import peak_minute, planned
-from .scenario import Arrivals, Hardware, Scenario
+from .scenario import Arrivals, Hardware, ReplicaSpec, Scenario
 
 TINY = 1e-9
 
@@ -75,11 +76,22 @@ def slot_ms(hardware: Hardware, stream: Arrivals) -> float:
     return stream.output.mean * step + stream.prompt.mean / hardware.prefill_tokens_per_s * 1e3
 
 
+def could_serve(scenario: Scenario) -> list[ReplicaSpec]:
+    """All cards, the idle ones with every model that they could be started for."""
+    cards, fixed = scenario.cards(), len(scenario.replicas)
+    models = scenario.models.values()
+    spare = (replace(spec, models=tuple(spec.hardware.able(models))) for spec in cards[fixed:])
+    return [*cards[:fixed], *spare]
+
+
 def least_slot_ms(scenario: Scenario, stream: Arrivals) -> float:
-    """The same on the card that serves it fastest."""
-    return min(
-        slot_ms(spec.hardware, stream) for spec in scenario.replicas if stream.model in spec.models
+    """The same on the card that serves it fastest; 0: none does."""
+    times = (
+        slot_ms(spec.hardware, stream)
+        for spec in could_serve(scenario)
+        if stream.model in spec.models
     )
+    return min(times, default=0.0)
 
 
 def busiest_minute(scenario: Scenario, begin: float, end: float) -> tuple[float, float]:
@@ -94,7 +106,7 @@ def throughput_bound(scenario: Scenario) -> float:
     begin, end = busiest_minute(scenario, 0.0, scenario.duration_s)
     mix = [planned(stream, begin, end) for stream in scenario.arrivals]
     total = sum(mix)
-    kinds = Counter((spec.hardware.name, spec.models) for spec in scenario.replicas)
+    kinds = Counter((spec.hardware.name, spec.models) for spec in could_serve(scenario))
     hardware = {spec.hardware.name: spec.hardware for spec in scenario.replicas}
     places = [
         (stream, kind)

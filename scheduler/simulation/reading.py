@@ -6,10 +6,11 @@ from metering.core.facts import LANES, BusinessFacts
 from scheduler.core.policy import Policy, Problem
 from scheduler.plain_data import Node
 
+from .lp import could_serve
 from .reading_arrivals import read_arrivals
 from .reading_cluster import NAME, NAME_ALLOWED, read_cluster
 from .reading_tools import MOST, TEXT, finish, items
-from .scenario import Arrivals, Fault, ReplicaSpec, Scenario, Tenant
+from .scenario import Fault, ReplicaSpec, Scenario, Tenant
 
 GRADES = ("vip", "premium", "basic")
 REALTIME = ("high", "medium", "low")
@@ -39,7 +40,6 @@ class Reading:
         streams = [
             read_arrivals(item, models, tenants, self.remarks) for item in items(node, "arrivals")
         ]
-        self._check_served(streams, replicas)
         starved = node.child("starved_after_s") or Node({}, "starved_after_s", self.problems)
         scenario = Scenario(
             name=node.needed("name", NAME, NAME_ALLOWED),
@@ -55,6 +55,7 @@ class Reading:
             policy=Policy(),
             idle_cards=idle_cards,
         )
+        self._check_served(scenario)
         if not node.has("duration_s"):
             node.note("duration_s", "is missing: must be a number of seconds")
         self._read_policy()
@@ -85,12 +86,13 @@ class Reading:
             finish(item, self.remarks)
         return found
 
-    def _check_served(self, streams: list[Arrivals], replicas: list[ReplicaSpec]) -> None:
-        served = {name for replica in replicas for name in replica.models}
-        for place, stream in enumerate(streams):
+    def _check_served(self, scenario: Scenario) -> None:
+        served = {name for spec in could_serve(scenario) for name in spec.models}
+        for place, stream in enumerate(scenario.arrivals):
             if stream.model and stream.model not in served:
                 path = f"arrivals[{place}].model"
-                self.problems.append(Problem(path, f"no replica holds {stream.model}"))
+                message = f"no replica holds {stream.model}, and no idle card could"
+                self.problems.append(Problem(path, message))
 
     def _faults(self, replicas: list[ReplicaSpec]) -> tuple[Fault, ...]:
         names = [replica.name for replica in replicas]
