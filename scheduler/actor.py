@@ -367,8 +367,11 @@ class Scheduler:
             culprit.resolve(Refusal("internal_error", None))
         pending = list(self._inbox)
         self._inbox.clear()
-        self.state = State(policy=self.state.policy, now=self.state.now)
-        # Pressure is seen anew.
+        # For which models cards were started nobody else knows; pressure is seen anew.
+        started = self.state.cold
+        self.state = State(
+            policy=self.state.policy, now=self.state.now, cold=started, watching=bool(started)
+        )
         self.on_throttle(1.0, 1.0)
         told: list[Event] = [*self._fleet.values(), *self._quotas.values(), self._cards]
         ahead = {request_of(e) for e in pending if isinstance(e, events.Arrived)}

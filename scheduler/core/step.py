@@ -102,6 +102,7 @@ def _adopted(state: State, event: events.Adopted, out: list[Decision]) -> None:
     request.attempt = event.attempt
     replica = state.replicas.get(event.replica) if event.replica is not None else None
     if event.replica is None:
+        request.cold = ticket.model in state.cold and not served(state, request)
         state.requests[ticket.id] = request
         join(state, request)
         enqueue(state, request)

@@ -297,3 +297,23 @@ def test_a_pool_that_grows_meanwhile_gives_back_what_it_grew_by_and_no_more() ->
     scene.wait(COOLDOWN + 4 * SECOND)
     asked = [item for item in scene.log if isinstance(item, Scale)]
     assert asked[-1].desired == 1
+
+
+def test_who_waits_for_a_start_waits_on_in_a_state_that_is_built_anew() -> None:
+    scene = stage()
+    scene.arrive("urgent", 0)
+    ticket = scene.state.requests["urgent"].ticket
+    scene.wait(60 * SECOND)
+    anew = Scene(card("own", 2, "other"))
+    anew.now = scene.now
+    anew.state.cold = scene.state.cold
+    anew.state.watching = True
+    told(anew, replace(IDLE, startable=False, on=True))
+    anew.step(events.Adopted(ticket, 0, None, 0))
+    anew.wait(30 * SECOND)
+    assert anew.waiting() == ["urgent"]
+    come(anew)
+    assert anew.where("urgent") == "spare"
+    anew.finish("urgent")
+    anew.wait(COOLDOWN + 4 * SECOND)
+    assert orders(anew) == [("shared", "m", 0)]

@@ -66,6 +66,24 @@ def test_the_example_becomes_a_fleet() -> None:
     assert (access.version, fleet.version) == (1, 1)
 
 
+def test_paths_stand_ins_and_consent_reach_those_who_decide() -> None:
+    apply(
+        """
+pools: [{name: gpu, kind: elastic, lanes: [P0, P1, P2]}]
+models: [{name: chat}, {name: lite, lighter_of: chat}]
+replicas:
+  - {name: a, url: "http://10.0.0.1:8000", engine: vllm, pool: gpu, models: {chat: m}}
+  - {name: b, url: "http://10.0.0.2:8000", engine: vllm, pool: gpu, models: {chat: m}, path: cold}
+businesses: [{name: easy, degrade: true}, {name: strict}]
+"""
+    )
+    fleet, access = load_fleet(), load_access()
+    assert {name: facts.hot for name, facts in fleet.replicas.items()} == {"a": True, "b": False}
+    assert (fleet.models["lite"].lighter_of, fleet.models["chat"].lighter_of) == ("chat", None)
+    assert access.businesses["easy"].degrade
+    assert not access.businesses["strict"].degrade
+
+
 def test_a_second_time_changes_nothing() -> None:
     apply(FULL)
     seen = (versions(), AuditEntry.objects.count())
