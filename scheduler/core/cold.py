@@ -64,7 +64,7 @@ def tend(state: "State", out: list[Decision]) -> None:
         if start.came:
             if state.now - start.used >= cooldown:
                 del state.cold[model]
-                cause = f"P0 has not needed it for {cooldown // NS} s"
+                cause = f"P0 has not needed it for {cooldown / NS:g} s"
                 out.append(Notice(Kind.COLD_OVER, model, cause))
                 out.append(Warm(start.pool, model, 0))
         elif (model, 0) in state.layout.sets:
@@ -151,7 +151,7 @@ def _give_up(state: "State", model: str, start: Start, out: list[Decision]) -> N
     del state.cold[model]
     rest = int(state.policy.failover.open_s * NS)
     state.rests[model] = state.now + rest
-    cause = f"no replica of it was ready within {_patience(state) // NS} s"
+    cause = f"no replica of it was ready within {_patience(state) / NS:g} s"
     out.append(Notice(Kind.COLD_FAILED, model, cause, state.rests[model]))
     out.append(Warm(start.pool, model, 0))
     for request in list(state.requests.values()):
