@@ -52,6 +52,34 @@ def test_who_would_wait_longer_than_it_may_is_refused_at_once() -> None:
     assert "long" in scene.waiting()
 
 
+def test_what_another_business_has_queued_refuses_nobody_whose_turn_comes_before_it() -> None:
+    scene = measured()
+    for number in range(200):
+        scene.arrive(f"flood-{number}", business="flood")
+    # 200 wait, four a second end: but one of its own is next but one.
+    scene.arrive("first", business="calm", budget=2 * SECOND)
+    scene.arrive("second", business="calm", budget=2 * SECOND)
+    assert not scene.refused
+    for number in range(4):
+        scene.finish(f"held-{number}")
+    assert {"first", "second"} & set(scene.running)
+    # Behind twenty of its own it has to wait for as many of the others.
+    for number in range(20):
+        scene.arrive(f"own-{number}", business="calm")
+    scene.wait(SECOND)
+    scene.arrive("last", business="calm", budget=4 * SECOND)
+    assert scene.refused.keys() == {"last"}
+
+
+def test_where_levels_are_strict_only_those_above_it_come_before_it() -> None:
+    scene = measured()
+    for number in range(40):
+        scene.arrive(f"lower-{number}", 0, level=2)
+    scene.arrive("urgent", 0, level=0, budget=SECOND)
+    scene.arrive("equal", 0, level=2, budget=SECOND)
+    assert scene.refused.keys() == {"equal"}
+
+
 def test_after_that_time_the_same_request_is_let_in() -> None:
     scene = measured()
     for number in range(8):
