@@ -72,6 +72,8 @@ def _follow(
     grown = state.pressure.grown.get(name)
     if grown is not None:
         # What it had before is what it will have again, and counts from there.
+        if not known.ordered:
+            known.cards = min(known.cards, max(0, grown.base - grown.kept - fixed))
         known.asked, known.ordered, known.most = grown.base - grown.kept, True, [0.0]
         return
     need = _need(state, known, serving)

@@ -148,6 +148,33 @@ def test_after_p0_has_waited_it_must_be_calm_first() -> None:
     assert pool.ordered[-1][1] < 4
 
 
+def test_cards_that_p0_asked_for_are_not_the_pool_s_at_rest() -> None:
+    pool = Pool(own=1)
+    for name in ("c1", "c2", "c3", "c4"):
+        pool.remove(name)
+    pool.state.thrift.clear()
+    for number in range(32):
+        pool.arrive(f"u{number}", lane=0)
+    pool.wait(5 * SECOND)
+    assert pool.pressed()
+    asked = pool.ordered[-1]
+    assert asked[0] == 1 < asked[1]
+    pool.add(*card("c1", SLOTS))
+    pool.add(*card("c2", SLOTS))
+    pool.wait(5 * SECOND)
+    while pool.running:
+        pool.finish(*list(pool.running))
+    pool.wait(SECOND)
+    pool.load(1, CALM_S + 10)
+    assert pool.ordered[-1] == (3, 1)
+    pool.drain_cards("c1", "c2")
+    before = len(pool.ordered)
+    # However much P1 and P2 bring.
+    pool.load(20, 60, lane=1)
+    pool.load(20, 60, lane=2)
+    assert pool.ordered[before:] == []
+
+
 def test_waiting_p2_is_to_be_done_before_it_is_overdue() -> None:
     pool = Pool()
     pool.load(2, 60)
