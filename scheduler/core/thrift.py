@@ -23,8 +23,10 @@ MS = 1_000_000
 NS = 1_000_000_000
 # The slots held are a mean over about so long (ns).
 MEMORY = 20 * NS
-# Fewer cards are enough only with so much (cards) to spare, so that they do not come and go.
+# Fewer cards are enough only with so much (cards) to spare, and too few only when so much is
+# lacking, so that they do not come and go.
 SPARE = 0.25
+LACK = 0.1
 PARTS = 4
 
 
@@ -70,6 +72,8 @@ def _follow(
     grown = state.pressure.grown.get(name)
     if grown is not None:
         # What it had before is what it will have again, and counts from there.
+        if not known.ordered:
+            known.cards = min(known.cards, max(0, grown.base - grown.kept - fixed))
         known.asked, known.ordered, known.most = grown.base - grown.kept, True, [0.0]
         return
     need = _need(state, known, serving)
@@ -89,7 +93,7 @@ def _desired(state: "State", known: Thrift, need: float, fixed: int, rest: int) 
     if state.now - known.part >= scale.settle_s * NS / PARTS:
         known.part, known.most = state.now, [0.0, *known.most[:PARTS]]
     known.most[0] = max(known.most[0], need)
-    wanted = min(rest, max(least, ceil(need)))
+    wanted = min(rest, max(least, ceil(need - LACK)))
     if wanted > known.asked:
         return wanted
     if len(known.most) > PARTS and known.most[0] <= max(known.most[1:]) and _calm(state):
@@ -125,14 +129,18 @@ def _calm(state: "State") -> bool:
 
 
 def _need(state: "State", known: Thrift, serving: "Sequence[Replica]") -> float:
-    """Cards for what runs and for what waits: the backlog of P0 and P1 is to be gone within
-    ``drain_s``, that of P2 before it is overdue. What P2 holds is headroom for the others, to
-    whom it yields."""
-    scale = state.policy.backpressure.scale
+    """Cards for what runs and for what waits: the backlog of P0 is to be gone within
+    ``drain_s``, that of P1 within half its latency budget, and that of P2 before it is overdue.
+    What P2 holds is headroom for the others, to whom it yields."""
+    scale, queues = state.policy.backpressure.scale, state.policy.queues
     models = {model for replica in serving for model in replica.facts.models}
-    first, second, last = (backlog(state, lane, models) for lane in range(3))
-    patience = max(1, state.policy.queues.P2.max_wait_ms * MS)
-    urgent = known.urgent + (first + second) / (scale.drain_s * NS)
+    drain, budget = scale.drain_s * NS, queues.P1.latency_budget_ms
+    times = (
+        drain,
+        drain if budget is None else max(drain, budget * MS / 2),
+        max(1, queues.P2.max_wait_ms * MS),
+    )
+    first, second, last = (backlog(state, lane, models) / times[lane] for lane in range(3))
+    urgent, patient = known.urgent + first + second, known.patient + last
     slots = sum(replica.facts.slots for replica in serving) / len(serving)
-    patient = known.patient + last / patience
     return (urgent + max(urgent * scale.headroom, patient)) / slots

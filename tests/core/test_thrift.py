@@ -71,8 +71,11 @@ def test_cards_are_taken_again_as_soon_as_the_load_grows() -> None:
     pool.load(5, 60)
     pool.drain_cards("c1", "c2")
     pool.load(11, 30)
-    # Eleven slots and the fifth are more than three cards; there are no more than four.
-    assert pool.ordered[1:] in ([(2, 4)], [(2, 3), (2, 4)])
+    assert pool.ordered[1:] == [(2, 3)]
+    # Eleven slots and the fifth are more than three cards, too.
+    pool.add(*card("c1", SLOTS))
+    pool.load(11, 30)
+    assert pool.ordered[2:] == [(3, 4)]
 
 
 def test_no_more_than_at_rest() -> None:
@@ -143,6 +146,33 @@ def test_after_p0_has_waited_it_must_be_calm_first() -> None:
     assert len(pool.ordered) == relieved
     pool.load(1, 60)
     assert pool.ordered[-1][1] < 4
+
+
+def test_cards_that_p0_asked_for_are_not_the_pool_s_at_rest() -> None:
+    pool = Pool(own=1)
+    for name in ("c1", "c2", "c3", "c4"):
+        pool.remove(name)
+    pool.state.thrift.clear()
+    for number in range(32):
+        pool.arrive(f"u{number}", lane=0)
+    pool.wait(5 * SECOND)
+    assert pool.pressed()
+    asked = pool.ordered[-1]
+    assert asked[0] == 1 < asked[1]
+    pool.add(*card("c1", SLOTS))
+    pool.add(*card("c2", SLOTS))
+    pool.wait(5 * SECOND)
+    while pool.running:
+        pool.finish(*list(pool.running))
+    pool.wait(SECOND)
+    pool.load(1, CALM_S + 10)
+    assert pool.ordered[-1] == (3, 1)
+    pool.drain_cards("c1", "c2")
+    before = len(pool.ordered)
+    # However much P1 and P2 bring.
+    pool.load(20, 60, lane=1)
+    pool.load(20, 60, lane=2)
+    assert pool.ordered[before:] == []
 
 
 def test_waiting_p2_is_to_be_done_before_it_is_overdue() -> None:
