@@ -56,8 +56,13 @@ settings.SERVESTATIC_AUTOREFRESH = True
 if not WORKER:
     compile_all(settings.LOCALE_SOURCES, settings.LOCALE_PATHS[0])
 
-hypothesis.settings.register_profile("long", max_examples=20_000, deadline=None)
-hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+# How fast examples are made says what else the machine does.
+SLOW = [hypothesis.HealthCheck.too_slow]
+hypothesis.settings.register_profile("usual", deadline=None, suppress_health_check=SLOW)
+hypothesis.settings.register_profile(
+    "long", max_examples=20_000, deadline=None, suppress_health_check=SLOW
+)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "usual"))
 
 
 def pytest_configure(config: pytest.Config) -> None:
