@@ -16,6 +16,7 @@ from .line import Line
 from .throttle import slow_p2
 
 if TYPE_CHECKING:
+    from .request import Request
     from .state import State
 
 MS = 1_000_000
@@ -87,13 +88,19 @@ def _wait(state: "State") -> int:
             waiting[model] = waiting.get(model, 0) + _eligible(state, line)
             for request in line.foremost(1):
                 if request.tenant.may_run:
-                    longest = max(longest, state.now - request.since)
+                    longest = max(longest, state.now - _since(state, request))
     if state.yielding or (state.stoppable and state.policy.preemption.enabled):
         return longest
     for model, count in waiting.items():
         ends = state.turnover(model, 0)
         longest = max(longest, int(count / ends) if ends else 0)
     return longest
+
+
+def _since(state: "State", request: "Request") -> int:
+    """Since when (ns) a request waits for others' work: not while its replica was started."""
+    start = state.cold.get(request.ticket.model) if request.cold else None
+    return request.since if start is None else max(request.since, start.came or state.now)
 
 
 def _eligible(state: "State", line: Line) -> int:

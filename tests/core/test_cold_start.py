@@ -317,3 +317,19 @@ def test_who_waits_for_a_start_waits_on_in_a_state_that_is_built_anew() -> None:
     anew.finish("urgent")
     anew.wait(COOLDOWN + 4 * SECOND)
     assert orders(anew) == [("shared", "m", 0)]
+
+
+def test_who_waited_for_a_start_presses_only_by_what_it_waits_for_a_slot() -> None:
+    """Three came, and the card has two slots."""
+    scene = stage()
+    for name in ("a", "b", "c"):
+        scene.arrive(name, 0)
+    told(scene, replace(IDLE, startable=False, on=True))
+    scene.wait(60 * SECOND)
+    come(scene)
+    assert scene.waiting() == ["c"]
+    patience = Policy().backpressure.p0_wait_ms * MS
+    scene.wait(patience - 200 * MS)
+    assert Kind.PRESSED not in {kind for kind, _ in notices(scene)}
+    scene.wait(400 * MS)
+    assert (Kind.PRESSED, "P0") in notices(scene)
