@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import median
 
+from console.config.memory import settle
 from metering.core.facts import BusinessFacts
 from scheduler.core import events
 from scheduler.core.decisions import Dispatch
@@ -185,8 +186,11 @@ def _round(number: int, rounds: int) -> Round:
         sys.stderr.write(f"\rbench: core round {number + 1} of {rounds}, {length} queued ")
         world = World(length)
         world.run(PAIRS // 10)
+        # As a process that serves has it.
+        settle()
         speeds[length] = world.run(PAIRS)
         world.check(length)
+        gc.unfreeze()
     return Round(speeds)
 
 
