@@ -4,6 +4,7 @@ import asyncio
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -23,7 +24,7 @@ from .wrk import run, write_script
 CROWDS = {10: 0.95, 500: 0.90}
 LEAST_PAIRS = 6
 CONNECTIONS = 32
-WARM_S, RATE_S = 3, 4
+WARM_S, RATE_S, COST_S = 3, 4, 8
 JOIN_S = 60.0
 
 
@@ -113,25 +114,24 @@ def measure(rounds: int, cores: Cores) -> Part:
                 fairlane.serving("all") as (server, port),
             ):
                 script = write_script(folder, fairlane.key)
-                crowds = {
-                    viewers: _interleaved(
-                        server,
-                        port,
-                        script,
-                        fairlane.sessions(viewers),
-                        max(rounds, LEAST_PAIRS),
-                        cores,
-                    )
-                    for viewers in CROWDS
-                }
+                crowds, costs = {}, {}
+                for viewers in CROWDS:
+                    sessions, pairs = fairlane.sessions(viewers), max(rounds, LEAST_PAIRS)
+                    crowds[viewers] = _interleaved(server, port, script, sessions, pairs, cores)
+                    costs[viewers] = _cost(server, port, sessions)
         finally:
             upstream.stop()
     figures: dict[str, Json] = {}
     for viewers, found in crowds.items():
         ratio = median(pair.ratio for pair in found)
-        _show(viewers, found, ratio)
+        _show(viewers, found, ratio, costs[viewers])
         rounds_told: list[Json] = [asdict(pair) for pair in found]
-        figures[str(viewers)] = {"viewers": viewers, "ratio": ratio, "rounds": rounds_told}
+        figures[str(viewers)] = {
+            "viewers": viewers,
+            "ratio": ratio,
+            "core_share": costs[viewers],
+            "rounds": rounds_told,
+        }
     return {"live": rounded(figures)}
 
 
@@ -164,7 +164,22 @@ def _interleaved(
     return found
 
 
-def _show(viewers: int, found: list[Pair], ratio: float) -> None:
+def _cost(server: Server, port: int, sessions: list[str]) -> float:
+    """The share of a core that the viewers take of the server while no request is made. Their
+    reading takes its own from the load's core, which weighs on the pairs and not on this."""
+
+    def share() -> float:
+        before = server.cpu_s()
+        time.sleep(COST_S)
+        return (server.cpu_s() - before) / COST_S
+
+    alone = share()
+    with Viewers(port, sessions).watching():
+        time.sleep(1.0)
+        return share() - alone
+
+
+def _show(viewers: int, found: list[Pair], ratio: float, cost: float) -> None:
     print(f"\nLive page: role all, {viewers} viewers, {len(found)} interleaved pairs")
     columns = {
         "requests/s, nobody watching": [pair.rps_alone for pair in found],
@@ -177,4 +192,7 @@ def _show(viewers: int, found: list[Pair], ratio: float) -> None:
         [name, min(values), median(values), max(values)] for name, values in columns.items()
     ]
     print(table(["", "least", "median", "most"], rows))
-    print(f"watched / alone: {ratio:.3f} (wanted: {CROWDS[viewers]} or more)")
+    print(
+        f"watched / alone: {ratio:.3f} (wanted: {CROWDS[viewers]} or more);"
+        f" they take {cost:.1%} of a core while no request is made"
+    )
