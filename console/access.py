@@ -7,7 +7,7 @@ businesses do (404 elsewhere, as if there were no such thing).
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
-from typing import Concatenate, ParamSpec
+from typing import Concatenate, ParamSpec, TypeVar
 from uuid import UUID
 
 from django.contrib.auth.views import redirect_to_login
@@ -18,6 +18,7 @@ from console.models import User
 from metering.models import AlertTarget, ApiKey, Business, Membership, TierCredential
 
 P = ParamSpec("P")
+Row = TypeVar("Row", ApiKey, TierCredential, Membership, AlertTarget)
 View = Callable[Concatenate[HttpRequest, P], HttpResponse]
 
 BUSINESS_SESSION_KEY = "business"
@@ -89,37 +90,32 @@ def business_to_change(request: HttpRequest, name: str) -> Business:
     return membership.business
 
 
+def _for_owner(request: HttpRequest, row: Row | None) -> Row:
+    """What belongs to a business, for its owner: 404 for an outsider, 403 for one who looks."""
+    if row is None:
+        raise Http404
+    business_to_change(request, row.business.name)
+    return row
+
+
 def key_to_change(request: HttpRequest, pk: int) -> ApiKey:
     """The key, for an owner of its business: 404 for an outsider, 403 for one who only looks."""
-    key = ApiKey.objects.filter(pk=pk).select_related("business").first()
-    if key is None:
-        raise Http404
-    business_to_change(request, key.business.name)
-    return key
+    return _for_owner(request, ApiKey.objects.filter(pk=pk).select_related("business").first())
 
 
 def credential_to_change(request: HttpRequest, jti: UUID) -> TierCredential:
     """The credential, for an owner of its business: 404 and 403 as for a key."""
-    row = TierCredential.objects.filter(jti=jti).select_related("business", "parent").first()
-    if row is None:
-        raise Http404
-    business_to_change(request, row.business.name)
-    return row
+    found = TierCredential.objects.filter(jti=jti).select_related("business", "parent")
+    return _for_owner(request, found.first())
 
 
 def member_to_change(request: HttpRequest, pk: int) -> Membership:
     """The membership, for an owner of its business: 404 and 403 as for a key."""
-    row = Membership.objects.filter(pk=pk).select_related("business", "user").first()
-    if row is None:
-        raise Http404
-    business_to_change(request, row.business.name)
-    return row
+    found = Membership.objects.filter(pk=pk).select_related("business", "user")
+    return _for_owner(request, found.first())
 
 
 def alert_target_to_change(request: HttpRequest, pk: int) -> AlertTarget:
     """The address, for an owner of its business: 404 and 403 as for a key."""
-    row = AlertTarget.objects.filter(pk=pk).select_related("business").first()
-    if row is None:
-        raise Http404
-    business_to_change(request, row.business.name)
-    return row
+    found = AlertTarget.objects.filter(pk=pk).select_related("business")
+    return _for_owner(request, found.first())

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from django.http import HttpRequest
 from django.urls import NoReverseMatch, reverse
 from django.utils.functional import Promise
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
 from console.models import User
@@ -46,6 +47,14 @@ PAGES: dict[str, tuple[Page, ...]] = {
     User.Role.FINANCE: (MONTH, PRICES, CREDIT_NOTES, RECONCILIATION, USAGE),
     User.Role.ADMIN: (*OPERATIONS, ADMIN),
 }
+
+
+def local(request: HttpRequest, address: str) -> str:
+    """The address if it leads nowhere but to this site, else nothing."""
+    ours = url_has_allowed_host_and_scheme(
+        address, {request.get_host()}, require_https=request.is_secure()
+    )
+    return address if ours else ""
 
 
 def first_page(user: User) -> str:

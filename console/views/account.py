@@ -8,12 +8,12 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
 from console.access import BUSINESS_SESSION_KEY, role_required, signed_in
 from console.forms.sign_in import SignInForm
 from console.models import User
+from console.navigation import local
 from metering.models import Membership
 from metering.services import audit
 
@@ -60,8 +60,4 @@ def choose_business(request: HttpRequest) -> HttpResponse:
     if not Membership.objects.filter(user=signed_in(request), business__name=name).exists():
         raise Http404
     request.session[BUSINESS_SESSION_KEY] = name
-    back = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(
-        back, {request.get_host()}, require_https=request.is_secure()
-    )
-    return redirect(back if safe else "overview")
+    return redirect(local(request, request.POST.get("next", "")) or "overview")

@@ -11,12 +11,12 @@ from django.contrib.auth import login
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext as _
 from django.views.decorators.http import require_safe
 from joserfc.errors import JoseError
 from requests import RequestException
 
+from console.navigation import local
 from console.refusals import translated
 from console.services.sign_on import SignOnError, person_of
 from metering.services import audit
@@ -55,11 +55,7 @@ def _provider() -> Any:
 def begin(request: HttpRequest) -> HttpResponse:
     """Send the person to the provider."""
     provider = _provider()
-    back = request.GET.get("next", "")
-    safe = url_has_allowed_host_and_scheme(
-        back, {request.get_host()}, require_https=request.is_secure()
-    )
-    request.session[NEXT] = back if safe else ""
+    request.session[NEXT] = local(request, request.GET.get("next", ""))
     try:
         answer = provider.authorize_redirect(request, request.build_absolute_uri(_return()))
     except NOT_AN_ANSWER as error:
