@@ -1,8 +1,8 @@
 """Section ``core``: how many events a second the scheduling core decides, and how it grows.
 
-Through ``step`` alone. Every slot is taken, a queue of a given length waits, and each
-arrival comes with one end, so that the length stays. Time moves on by 25 us an event:
-as fast as 40,000 events a second would come.
+Through ``step``, with the decision log's recorder beside it as the actor has it. Every slot is
+taken, a queue of a given length waits, and each arrival comes with one end, so that the length
+stays. Time moves on by 25 us an event: as fast as 40,000 events a second would come.
 """
 
 import gc
@@ -14,6 +14,7 @@ import tracemalloc
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from statistics import median
+from typing import TYPE_CHECKING, cast
 
 from console.config.memory import settle
 from metering.core.facts import BusinessFacts
@@ -24,6 +25,8 @@ from scheduler.core.policy import Policy
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.ticket import Ticket
+from scheduler.decision_log import Recorder, Why
+from scheduler.decision_log.writer import DecisionWriter
 
 from .machine import BenchError, Cores
 from .report import Json, Part, rounded, table
@@ -35,7 +38,20 @@ USUAL = 1_000
 EVENT_NS = 25_000
 START = 1_760_000_000_000_000_000
 LEAST_EVENTS_S, MOST_FLAT, MOST_TICKET_BYTES = 40_000, 1.5, 2_048
+if TYPE_CHECKING:
+    from scheduler.calls import Call
+
 LANES = ((0, 2), (3, 6), (7, 9))
+
+
+@dataclass(slots=True)
+class Asked:
+    """As much of a call as the recorder looks at."""
+
+    ticket: Ticket
+    attempt: int = 1
+    why: Why | None = None
+    moved: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +74,10 @@ class World:
         self._now = START
         self._count = 0
         self._running: list[tuple[str, int]] = []
+        self._asked: dict[str, Asked] = {}
+        # Not started: its thread is another core's matter, and room there is for all rows.
+        self.log = DecisionWriter(most_held=sys.maxsize)
+        self._recorder = Recorder(self.log, lambda replica, outcome: None)
         self.state = State()
         for event in self._facts():
             self._tell(event)
@@ -93,7 +113,9 @@ class World:
             running = self._running
             at = int(end * len(running))
             running[at], running[-1] = running[-1], running[at]
-            self._tell(events.Finished(*running.pop()))
+            name, attempt = running.pop()
+            self._recorder.closed(cast("Call", self._asked.pop(name)), self._now)
+            self._tell(events.Finished(name, attempt))
         return 2 * pairs / (time.process_time() - started)
 
     def check(self, waiting: int) -> None:
@@ -104,8 +126,12 @@ class World:
 
     def _tell(self, event: events.Event) -> None:
         self._now += EVENT_NS
+        if isinstance(event, events.Arrived):
+            self._asked[event.ticket.id] = Asked(event.ticket)
         for decision in step(self.state, event, self._now):
             if isinstance(decision, Dispatch):
+                call = cast("Call", self._asked[decision.request])
+                self._recorder.dispatched(call, decision, self._now)
                 self._running.append((decision.request, decision.attempt))
 
     def _facts(self) -> Iterator[events.Event]:
