@@ -170,6 +170,8 @@ def _left_for_latency(state: "State", model: str, path: Path) -> bool:
     usual, recent = path.usual.value, path.recent.value
     if path.recent.samples < RECENT or recent <= state.policy.paths.latency_factor * usual:
         return False
+    if not usual:
+        return False  # of what took no time nothing can be told
     known = [
         mean.value
         for replica in state.replicas.values()

@@ -52,6 +52,8 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     out: list[Decision] = []
     if state.now >= state.turn_at:
         turn(state, out)
+        # What is laid out anew may have slots that those who wait could not use before.
+        fill_all(state, out)
     HANDLERS[type(event)](state, event, out)
     if state.blocked:
         for name in sorted(state.blocked):
@@ -212,7 +214,8 @@ def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
         out.append(Reject(request.ticket.id, Reason.UPSTREAM_ERROR, state.service))
     else:
         enqueue(state, request)
-        fill_all(state, out)
+    # Without this replica others may be in the sets of those that wait.
+    fill_all(state, out)
     _freed(state, replica, request, out)
 
 

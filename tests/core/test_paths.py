@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.decisions import Kind, Notice
+from scheduler.core.events import Fault
 from scheduler.core.fleet import PoolFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.core.ticket import Resume
@@ -25,14 +26,15 @@ def reserve(
 
 def stage(policy: Policy | None = None, slots: int = 4) -> Scene:
     """Two hot replicas and a cold one. Breakers of replicas stay shut: these are other tests'."""
-    rules = policy or Policy()
-    failover = replace(rules.failover, fail_threshold=1000)
-    return Scene(
-        card("h1", slots),
-        card("h2", slots),
-        reserve("c", slots),
-        policy=replace(rules, failover=failover),
-    )
+    return Scene(*trio(slots), policy=patient(policy or Policy()))
+
+
+def trio(slots: int) -> tuple[tuple[ReplicaFacts, PoolFacts], ...]:
+    return card("h1", slots), card("h2", slots), reserve("c", slots)
+
+
+def patient(rules: Policy) -> Policy:
+    return replace(rules, failover=replace(rules.failover, fail_threshold=1000))
 
 
 def switches(scene: Scene) -> list[tuple[Kind, str, str]]:
@@ -293,4 +295,33 @@ def test_a_request_that_every_hot_replica_has_failed_goes_to_a_cold_one() -> Non
     scene.fail("unlucky")
     assert scene.where("unlucky") == "c"
     assert serve(scene, 3) <= {"h1", "h2"}
+    assert not switches(scene)
+
+
+def test_a_refused_request_s_replica_leaves_its_work_to_others_at_once() -> None:
+    """The request goes with its replica, and who waits goes where it may from now on."""
+    scene = Scene(card("h", 1), reserve("c", 1, levels=(3, 9)))
+    scene.arrive("urgent", 0)
+    scene.arrive("waits", 1)
+    assert scene.waiting() == ["waits"]
+    scene.fail("urgent", Fault.UNREACHABLE)
+    assert "urgent" in scene.refused
+    assert scene.where("waits") == "c"
+
+
+def test_a_probe_that_is_due_takes_who_waits_at_the_next_event_of_anybody() -> None:
+    scene = Scene(*trio(1), card("aside", 1, "other"), policy=patient(Policy()))
+    fail(scene, RULES.failures)
+    scene.arrive("long")
+    scene.arrive("waits")
+    assert (scene.where("long"), scene.waiting()) == ("c", ["waits"])
+    scene.now += PROBE
+    scene.arrive("another", model="other")
+    assert scene.where("waits") in {"h1", "h2"}
+
+
+def test_what_takes_no_time_is_never_slow() -> None:
+    scene = stage()
+    serve(scene, 20, ns=0)
+    serve(scene, 20, ns=MS)
     assert not switches(scene)
