@@ -29,7 +29,7 @@ LOCALE_SOURCES := $(shell find console/locale -name '*.po' 2>/dev/null)
 # Processes that run tests; 0: this one alone, as a debugger needs it.
 WORKERS ?= 2
 
-.PHONY: help up test test-long test-vllm check bench incident simulate lock tools clean
+.PHONY: help up test test-long test-vllm check bench incident simulate fuzz lock tools clean
 
 help:
 	@echo 'make up      start Fairlane with its database and demo data (ENGINE=llama, DEMO=0, PORT=8000)'
@@ -38,6 +38,7 @@ help:
 	@echo 'make bench   the benchmark tables (OUT=dir writes bench.json, ARGS="--only core")'
 	@echo 'make incident  an evaluation fills the cards of the running system: who waits (OUT=dir)'
 	@echo 'make simulate  the scheduling experiment (SCENARIO=path or name, SEED=n, OUT=dir)'
+	@echo 'make fuzz    random scenarios: does the scheduler hold, is it beaten (SEED=1, COUNT=20)'
 
 up: $(VENV)/.runtime $(ENGINE_STAMP) build/.static build/.locale
 	@LOG_FORMAT=$${LOG_FORMAT:-console} exec $(PY) manage.py up --port $(PORT)
@@ -72,6 +73,12 @@ incident: $(VENV)/.runtime
 simulate: $(VENV)/.runtime
 	@$(PY) -m scheduler.simulation $(if $(SCENARIO),--scenario '$(SCENARIO)') \
 		$(if $(SEED),--seed $(SEED)) $(if $(OUT),--out '$(OUT)') $(ARGS)
+
+# Random scenarios from SEED on, every invariant checked at every step and plain schedulers beside;
+# or the one SCENARIO that it has kept. 1 where something is found.
+fuzz: $(VENV)/.runtime
+	@$(PY) -m scheduler.simulation.fuzz $(if $(SCENARIO),--scenario '$(SCENARIO)') \
+		--seed $(or $(SEED),1) --count $(or $(COUNT),20) $(if $(OUT),--out '$(OUT)') $(ARGS)
 
 # Locks hold hashes and no index addresses; versions move only where pyproject.toml asks for it
 # (UPGRADE=1 moves all).

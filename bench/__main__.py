@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import core, gateway, live, metering, pages, resume
+from . import chat, core, full_cards, gateway, live, metering, pages, placement, resume
 from .machine import BenchError, Cores, cores, require_programs
 from .report import Part
 
@@ -18,7 +18,13 @@ SECTIONS: dict[str, Callable[[int, Cores], Part]] = {
     "resume": resume.measure,
     "core": core.measure,
     "pages": pages.measure,
+    "placement": placement.measure,
+    "chat": chat.measure,
+    "incident": full_cards.measure,
 }
+# Rounds take minutes here, so that there are fewer unless more are asked for.
+FEW_ROUNDS = {"placement": 3, "chat": 3, "incident": 3}
+ROUNDS = 5
 # These run on Python and the project alone.
 PLAIN = {"core", "pages"}
 
@@ -27,7 +33,7 @@ def main() -> int:
     """Run the sections asked for; 0, or 1 with one line when one could not be run."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__)
     parser.add_argument("--out", type=Path, help="folder to write bench.json to")
-    parser.add_argument("--rounds", type=int, default=5, help="rounds a peer (5)")
+    parser.add_argument("--rounds", type=int, help="rounds a peer (5; 3 in long sections)")
     parser.add_argument("--only", choices=SECTIONS, help="one section alone")
     options = parser.parse_args()
     try:
@@ -42,7 +48,7 @@ def main() -> int:
     return 0
 
 
-def run(sections: list[str], rounds: int) -> Part:
+def run(sections: list[str], rounds: int | None) -> Part:
     """The sections' figures in one document, as bench.json has them."""
     places = cores()
     if not PLAIN.issuperset(sections):
@@ -53,7 +59,8 @@ def run(sections: list[str], rounds: int) -> Part:
     os.sched_setaffinity(0, {places.load})
     document: Part = {}
     for name in sections:
-        for heading, figures in SECTIONS[name](rounds, places).items():
+        count = rounds or FEW_ROUNDS.get(name, ROUNDS)
+        for heading, figures in SECTIONS[name](count, places).items():
             document.setdefault(heading, {}).update(figures)
     return document
 

@@ -28,15 +28,16 @@ from scheduler.core.ticket import Ticket
 from scheduler.decision_log import Recorder, Why
 from scheduler.decision_log.writer import DecisionWriter
 
+from .core_scale import measure_scale
+from .core_stage import EVENT_NS, START, roomy
 from .machine import BenchError, Cores
 from .report import Json, Part, rounded, table
+from .speed import machine_speed
 
 BUSINESSES, REPLICAS, SLOTS = 20, 14, 8
 PAIRS = 20_000
 LENGTHS = (100, 1_000, 10_000, 100_000)
 USUAL = 1_000
-EVENT_NS = 25_000
-START = 1_760_000_000_000_000_000
 LEAST_EVENTS_S, MOST_FLAT, MOST_TICKET_BYTES = 40_000, 1.5, 2_048
 if TYPE_CHECKING:
     from scheduler.calls import Call
@@ -135,22 +136,8 @@ class World:
                 self._running.append((decision.request, decision.attempt))
 
     def _facts(self) -> Iterator[events.Event]:
-        policy = Policy()
-        room = 2 * max(LENGTHS)
-        queues = policy.queues
-        yield events.PolicyChanged(
-            replace(
-                policy,
-                # Else what waits for long would turn P2 away, and the length would not stay.
-                backpressure=replace(policy.backpressure, action=()),
-                queues=replace(
-                    queues,
-                    P0=replace(queues.P0, max_queue=room),
-                    P1=replace(queues.P1, max_queue=room),
-                    P2=replace(queues.P2, max_queue=room),
-                ),
-            )
-        )
+        # Else what waits for long would turn P2 away, and the length would not stay.
+        yield events.PolicyChanged(roomy(Policy(), 2 * max(LENGTHS)))
         for number in range(BUSINESSES):
             name = f"business-{number}"
             yield events.QuotaChanged(name, BusinessFacts(name, ceiling=0))
@@ -183,18 +170,25 @@ def measure(rounds: int, cores: Cores) -> Part:
     allowed = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {cores.gateway})
     try:
-        found = [_round(number, rounds) for number in range(rounds)]
-        sys.stderr.write("\r" + " " * 40 + "\r")
+        found, speeds = [], []
+        for number in range(rounds):
+            speeds.append(machine_speed())
+            found.append(_round(number, rounds))
+        sys.stderr.write("\r" + " " * 50 + "\r")
         size = ticket_bytes()
+        rate = median(each.events_per_s[USUAL] for each in found)
+        flat = median(each.flat_ratio for each in found)
+        speed = median(speeds)
+        _show(found, rate, flat, size, speed)
+        steps = measure_scale(rounds, speed)
     finally:
         os.sched_setaffinity(0, allowed)
-    rate = median(each.events_per_s[USUAL] for each in found)
-    flat = median(each.flat_ratio for each in found)
-    _show(found, rate, flat, size)
     return {
         "core": rounded(
             {
                 "events_per_s": rate,
+                "events_per_s_at_reference": rate / speed,
+                "machine_speed": speed,
                 "flat_ratio_100k": flat,
                 "rounds": [
                     {str(length): value for length, value in each.events_per_s.items()}
@@ -202,6 +196,7 @@ def measure(rounds: int, cores: Cores) -> Part:
                 ],
             }
         ),
+        "core_steps": rounded(steps, places=5),
         "memory": rounded({"queued_ticket_bytes": size}),
     }
 
@@ -220,18 +215,19 @@ def _round(number: int, rounds: int) -> Round:
     return Round(speeds)
 
 
-def _show(found: list[Round], rate: float, flat: float, size: float) -> None:
+def _show(found: list[Round], rate: float, flat: float, size: float, speed: float) -> None:
     print(
         f"\nScheduling core: {BUSINESSES} businesses, {REPLICAS} replicas of {SLOTS} slots,"
         f" arrivals : ends = 1 : 1, medians of {len(found)} rounds"
     )
     rows: list[list[Json]] = []
     for length in LENGTHS:
-        speed = median(each.events_per_s[length] for each in found)
-        rows.append([f"{length:,}", speed, 1e6 / speed])
+        each_s = median(each.events_per_s[length] for each in found)
+        rows.append([f"{length:,}", each_s, 1e6 / each_s])
     print(table(["queued", "events/s", "us/event"], rows))
     print(
-        f"{rate:,.0f} events/s with {USUAL:,} queued (wanted: {LEAST_EVENTS_S:,} or more),"
+        f"{rate:,.0f} events/s with {USUAL:,} queued (wanted: {LEAST_EVENTS_S:,} or more), on a"
+        f" machine of {speed:.2f} times the reference's speed, so {rate / speed:,.0f} there;"
         f" {flat:.2f} times slower with 100,000 than with 100 (wanted: {MOST_FLAT} or less),"
         f" {size:,.0f} bytes a queued ticket (wanted: {MOST_TICKET_BYTES:,} or less)"
     )

@@ -13,22 +13,18 @@ import tempfile
 import time
 from collections import Counter
 from dataclasses import dataclass, replace
-from math import ceil
 from pathlib import Path
 
-import psycopg
-
 from scheduler.core.policy import Policy
-from scheduler.policy_file import dump
 from scheduler.simulation.scenario import Scenario
 from scheduler.simulation.scenario_file import load
 from scheduler.simulation.workload import Workload
 
-from .incident_site import Cards, Loads, cards_of, fleet, senders
 from .incident_traffic import Outcome, Traffic
 from .installation import Installation, furnished
 from .machine import BenchError, cores
-from .report import Json, rounded, table
+from .report import Json, percentile, rounded, table
+from .site import Cards, Loads, cards_of, fleet, senders
 
 SCENARIO = "incident-eval-fills-cards"
 CHECKS, CHAT, EVALUATION = "risk-audit", "live-service", "offline-eval"
@@ -110,16 +106,14 @@ def _burst_at(scenario: Scenario) -> float:
 def _run(
     installation: Installation, cards: Cards, workload: Workload, policy: Policy, seconds: float
 ) -> Run:
-    path = installation.folder / "policy.yaml"
-    path.write_text(dump(policy), encoding="utf-8")
-    installation.manage("policy", "import", str(path), "--activate")
+    installation.activate(policy)
     cards.forget()
     began = time.time()
     with installation.serving("gateway") as (_, port):
         traffic = Traffic(workload, f"http://127.0.0.1:{port}", installation.keys)
         run = asyncio.run(_replay(traffic, cards, workload.scenario, seconds))
     # A gateway that has stopped has written everything down.
-    run.preempted, run.recomputed = _preempted(installation, began)
+    run.preempted, run.recomputed = installation.preempted(EVALUATION, began)
     return run
 
 
@@ -149,23 +143,6 @@ async def _filled(traffic: Traffic, cards: Cards, scenario: Scenario) -> None:
         if traffic.now > deadline:
             raise BenchError(f"the evaluation did not fill the cards: {running}")
         await asyncio.sleep(0.1)
-
-
-def _preempted(installation: Installation, since: float) -> tuple[int, int]:
-    """How often evaluation calls gave their slots up, and the tokens computed again for that:
-    by the usage records of calls that came after ``since`` (s since the epoch)."""
-    with psycopg.connect(installation.environment["DATABASE_URL"]) as connection:
-        found = connection.execute(
-            "SELECT sum(preempted), sum(recomputed_tokens) FROM metering_usagerecord"
-            " WHERE business = %s AND received_at >= to_timestamp(%s)",
-            (EVALUATION, since),
-        ).fetchone()
-    return (int(found[0] or 0), int(found[1] or 0)) if found is not None else (0, 0)
-
-
-def percentile(ordered: list[float], share: float) -> float:
-    """The smallest that at least ``share`` of them don't exceed."""
-    return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
 def figures(run: Run) -> dict[str, Json]:

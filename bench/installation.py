@@ -10,7 +10,11 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import psycopg
+
 from console.embedded_postgres import EmbeddedPostgres
+from scheduler.core.policy import Policy
+from scheduler.policy_file import dump
 
 from .machine import BenchError, Cores
 from .process import ROOT, Server, free_port
@@ -76,6 +80,23 @@ class Installation:
         output = _run(["-m", "bench.sessions", str(count)], self.environment)
         found: list[str] = json.loads(output)
         return found
+
+    def preempted(self, business: str, since: float) -> tuple[int, int]:
+        """How often calls of a business gave their slots up, and the tokens computed again for
+        that: by the usage records of calls that came after ``since`` (s since the epoch)."""
+        with psycopg.connect(self.environment["DATABASE_URL"]) as connection:
+            found = connection.execute(
+                "SELECT sum(preempted), sum(recomputed_tokens) FROM metering_usagerecord"
+                " WHERE business = %s AND received_at >= to_timestamp(%s)",
+                (business, since),
+            ).fetchone()
+        return (int(found[0] or 0), int(found[1] or 0)) if found is not None else (0, 0)
+
+    def activate(self, policy: Policy) -> None:
+        """Let the policy be in force from the next start on."""
+        path = self.folder / "policy.yaml"
+        path.write_text(dump(policy), encoding="utf-8")
+        self.manage("policy", "import", str(path), "--activate")
 
 
 @contextmanager

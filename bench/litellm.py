@@ -1,15 +1,13 @@
 """LiteLLM's proxy as a peer, in a virtual environment of its own below ``build``."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-from .machine import BenchError, Cores
-from .process import ROOT, Server, free_port
+from .machine import Cores
+from .process import Server, free_port
 from .upstream import MODEL, Upstream
+from .venv import installed
 
-VENV = ROOT / "build" / "bench-litellm"
 KEY = "sk-bench"
 CONFIG = """
 model_list:
@@ -21,16 +19,7 @@ general_settings: {{master_key: {key}}}
 
 def litellm(folder: Path, upstream: Upstream, cores: Cores) -> tuple[Server, int, str]:
     """Install it on first use and start it with one worker; the server, its port and a key."""
-    program = VENV / "bin" / "litellm"
-    if not program.exists():
-        sys.stderr.write("bench: installing litellm\n")
-        for command in (
-            [sys.executable, "-m", "venv", str(VENV)],
-            [str(VENV / "bin" / "python"), "-m", "pip", "--quiet", "install", "litellm[proxy]"],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise BenchError(f"{' '.join(command)}: {done.stderr.strip()[-500:]}")
+    program = installed("bench-litellm", "litellm", "litellm[proxy]")
     config = folder / "litellm.yaml"
     config.write_text(CONFIG.format(model=MODEL, url=upstream.url, key=KEY), encoding="utf-8")
     port = free_port()

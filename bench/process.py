@@ -15,7 +15,7 @@ from console.processes import spawn, stop
 from .machine import BenchError, pinned
 
 ROOT = Path(__file__).resolve().parents[1]
-READY_S = 60.0
+READY_S = 180.0
 GRACE_S = 30.0
 
 

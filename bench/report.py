@@ -1,6 +1,7 @@
 """Figures as text and as JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import ceil
 from statistics import median
 from typing import TypeVar
 
@@ -18,18 +19,23 @@ def paired(
     return median(figure(a) / figure(b) for a, b in zip(ours, others, strict=True))
 
 
-def rounded(figures: Mapping[str, Json]) -> dict[str, Json]:
-    """The same with three decimals at most, all the way down."""
-    return {name: _rounded(value) for name, value in figures.items()}
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest that at least ``share`` of them don't exceed; 0 where there are none."""
+    return ordered[max(0, ceil(share * len(ordered)) - 1)] if ordered else 0.0
 
 
-def _rounded(value: Json) -> Json:
+def rounded(figures: Mapping[str, Json], places: int = PLACES) -> dict[str, Json]:
+    """The same with so many decimals at most, all the way down."""
+    return {name: _rounded(value, places) for name, value in figures.items()}
+
+
+def _rounded(value: Json, places: int) -> Json:
     if isinstance(value, float):
-        return round(value, PLACES)
+        return round(value, places)
     if isinstance(value, Mapping):
-        return rounded(value)
+        return rounded(value, places)
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_rounded(each) for each in value]
+        return [_rounded(each, places) for each in value]
     return value
 
 

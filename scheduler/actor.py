@@ -4,13 +4,13 @@ Gateways post events and await what becomes of their calls; nothing else touches
 state, so there are no locks. An event is stepped as it is posted, or behind those that are
 being stepped, so that a request whose slot is free waits for no turn of the loop. Should a
 step raise, its request fails alone and the state is rebuilt from the calls that gateways
-hold.
+hold. Should somebody raise who is told of a decision, the others are carried out all the same.
 """
 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ParamSpec
 
@@ -23,6 +23,7 @@ from .core.decisions import (
     Decision,
     Degrade,
     Dispatch,
+    Kind,
     Notice,
     Preempt,
     Promote,
@@ -31,7 +32,6 @@ from .core.decisions import (
     Throttle,
     Trip,
     WakeAt,
-    Warm,
 )
 from .core.events import Event, Fault, request_of
 from .core.fleet import CardFacts, FleetSnapshot
@@ -39,15 +39,18 @@ from .core.policy import Policy
 from .core.state import State
 from .core.step import step
 from .core.ticket import Ticket
-from .decision_lines import preempt_line, promote_line
+from .decision_lines import promote_line
 from .decision_log import Recorder, Why
 from .gpu_time import GpuTime
+from .guard import shielded
 from .patience import Patience
 from .ports import Clock, DecisionSink
+from .rescue import Rescue, Told
 from .stats import Stats
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
+UNMEASURED = "a request's GPU time is not measured"
 
 
 class Scheduler:
@@ -59,13 +62,14 @@ class Scheduler:
         self.stats = stats
         self.gpu_time = gpu_time
         self._patience = Patience()
+        self._rescue = Rescue()
         self._recorder = Recorder(decisions, self._preemption_over)
         self.state = State()
         self.calls: dict[str, Call] = {}
         self.on_trip: Callable[[str], None] = lambda name: None
         self.on_scale: Callable[[Scale], None] = lambda scale: None
-        self.on_warm: Callable[[Warm], None] = lambda order: None
-        self.on_throttle: Callable[[float, float], None] = lambda share, least: None
+        self.on_throttle: Callable[[Throttle], None] = lambda throttle: None
+        self.on_forgotten: Callable[[], None] = lambda: None
         self._clock = clock
         self._inbox: deque[Event] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -88,19 +92,22 @@ class Scheduler:
     def failed(self, call: Call, fault: Fault, produced: int = 0) -> None:
         """The call's attempt broke off and may be made again: have another or be refused."""
         self._leave(call)
-        call.renew()
+        call.note_failure(fault)
+        call.renew(self._clock.now(), produced)
         self.post(events.Failed(call.ticket.id, call.attempt, fault, produced))
 
     def yielded(self, call: Call, produced: int, *, saved: bool = False) -> None:
         """The call's attempt has stopped for another request. ``saved``: its state is kept."""
-        self._tell(call, saved=saved)
-        self._note(self._recorder.yielded, call, produced, self._clock.now())
+        now = self._clock.now()
+        self._note(self._tell, call, saved=saved)
+        self._note(self._recorder.yielded, call, produced, now)
         self._leave(call)
-        call.renew()
+        call.renew(now, produced)
         self.post(events.Yielded(call.ticket.id, call.attempt, produced))
 
     def progress(self, call: Call, tokens: int) -> None:
-        """The caller has seen so many output tokens of the attempt."""
+        """The call's attempt has made so many output tokens."""
+        call.seen = max(call.seen, tokens)
         self.post(events.Progress(call.ticket.id, call.attempt, tokens))
 
     def close(self, call: Call) -> float:
@@ -162,11 +169,6 @@ class Scheduler:
         found = self.state.replicas.get(name)
         return found is None or (found.ready and found.generation == generation)
 
-    def serving_in(self, pool: str) -> set[str]:
-        """Names of the pool's replicas that take work."""
-        held = self.state.replicas.items()
-        return {name for name, found in held if found.pool.name == pool and found.serving()}
-
     def running_on(self, name: str) -> int:
         """How many requests hold a slot of the replica, by our own count."""
         found = self.state.replicas.get(name)
@@ -197,13 +199,30 @@ class Scheduler:
                 log.exception("scheduler step failed on %s; rebuilding", type(event).__name__)
                 self._rebuild(event)
                 continue
-            for decision in decisions:
-                self._carry_out(decision, now)
+            self._carry_out_all(decisions, now)
             if (
                 isinstance(event, events.Failed | events.Yielded)
                 and event.request not in self.state.requests
             ):
                 self._refuse(event.request, Refusal("upstream_error", 1.0))
+
+    def _carry_out_all(self, decisions: Sequence[Decision], now: int) -> None:
+        """In order. One that cannot be carried out costs whom it is about, and nobody else."""
+        for decision in decisions:
+            try:
+                self._carry_out(decision, now)
+            except Exception:  # a fault of a driver, a gateway or ours: the others stand
+                log.exception("%s was not carried out", decision)
+                if isinstance(decision, Dispatch | Reject):
+                    shielded("a caller was not told", self._give_up, decision.request)
+
+    def _give_up(self, request: str) -> None:
+        """Nothing can be done for the request any more."""
+        self._inbox.append(events.Cancelled(request))
+        call = self.calls.get(request)
+        if call is not None:
+            self._leave(call)
+            self._refuse(request, Refusal("internal_error", None))
 
     def _carry_out(self, decision: Decision, now: int) -> None:
         if isinstance(decision, Dispatch):
@@ -225,18 +244,21 @@ class Scheduler:
         else:
             self._steer(decision, now)
 
-    def _steer(self, decision: Notice | Scale | Warm | Throttle | Trip, now: int) -> None:
+    def _steer(self, decision: Notice | Scale | Throttle | Trip, now: int) -> None:
         """What is about replicas, pools or businesses."""
         if isinstance(decision, Notice):
             self._notice(decision, now)
         elif isinstance(decision, Scale):
-            self._note(self.stats.scaled, decision)
+            cause = f"to {decision.desired}, {decision.ready} ready: {decision.cause}"
+            self._notice(Notice(Kind.SCALED, decision.pool, cause, decision.desired), now)
             self.on_scale(decision)
-        elif isinstance(decision, Warm):
-            self.on_warm(decision)
         elif isinstance(decision, Throttle):
-            self.on_throttle(decision.share, decision.least)
+            self.on_throttle(decision)
         else:
+            known = self._fleet.get(decision.replica)
+            if known is not None and known.generation == decision.generation:
+                # Its watcher says so again only when it is well.
+                self._fleet[decision.replica] = replace(known, ready=False)
             self._note(self.stats.tripped, decision.replica, now)
             self.on_trip(decision.replica)
 
@@ -245,28 +267,29 @@ class Scheduler:
         if call is None:
             # Its caller has left: the Cancelled behind it frees the slot.
             return
-        replica = self.state.replicas[decision.replica]
-        generation, gpus = decision.generation, replica.facts.gpus
+        name, generation = decision.replica, decision.generation
+        facts = self.state.replicas[name].facts
         if decision.attempt == 1:
-            self._foretell(call, decision.replica, now)
-        call.seat = self.gpu_time.sit(decision.replica, generation, gpus, now)
+            self._note(self._foretell, call, name, now)
+        call.seat = shielded(UNMEASURED, self.gpu_time.sit, name, generation, facts.gpus, now)
         self._note(self.stats.dispatched, call.ticket, decision, now)
         self._note(self._recorder.dispatched, call, decision, now)
-        call.resolve(
-            Placed(replica.facts, decision.attempt, decision.generation, decision.waited, now)
-        )
+        call.resolve(Placed(facts, decision.attempt, generation, decision.waited, now))
 
     def _foretell(self, call: Call, replica: str, now: int) -> None:
         """Keep what is expected of a first attempt, to be held against what comes."""
         request = self.state.requests.get(call.ticket.id)
         call.began, call.foreseen_wait = now, 0 if request is None else request.least
-        call.foreseen = self.state.estimates.foreseen(call.ticket, replica)
+        known = self.state.replicas.get(replica)
+        running = 0.0 if known is None else float(known.running)
+        call.foreseen = self.state.estimates.foreseen(call.ticket, replica, running)
 
     def _preempt(self, decision: Preempt, now: int) -> None:
         call = self.calls.get(decision.request)
         if call is None or call.attempt != decision.attempt:
             return
-        call.stopping = decision
+        call.stopping, call.stopped = decision, now
+        call.preempted += 1
         self._note(self.stats.preempted, call, decision, now)
         self._note(self._recorder.preempted, call, decision, now)
         call.on_preempt()
@@ -274,24 +297,10 @@ class Scheduler:
     def _tell(self, call: Call, *, saved: bool) -> None:
         """The line for operators, once it is known what could be saved: what ends by itself
         before it has stopped was not preempted."""
-        decision, call.stopping = call.stopping, None
-        if decision is None:
-            return
-        gaining = self.calls.get(decision.beneficiary)
-        lane = 0
-        if gaining is not None:
-            lane, gaining.displaced = gaining.ticket.lane, call.ticket.id
-        call.paused_for.append(decision.beneficiary)
-        log.info(
-            preempt_line(
-                call.ticket.id,
-                call.ticket.lane,
-                decision.beneficiary,
-                lane,
-                saved=saved,
-                remain=decision.remain,
-            )
-        )
+        decision = call.stopping
+        if decision is not None:
+            gaining = self.calls.get(decision.beneficiary)
+            log.info(call.give_way(decision, gaining, saved=saved))
 
     def _preemption_over(self, replica: str, outcome: str) -> None:
         held = self.state.replicas.get(replica)
@@ -301,6 +310,7 @@ class Scheduler:
         call = self.calls.get(decision.request)
         if call is None:
             return
+        call.promoted = True
         log.warning(promote_line(decision.request, call.ticket.lane))
         self._note(self.stats.promoted, call, decision, now)
         self._note(self._recorder.promoted, call, decision, now)
@@ -314,23 +324,21 @@ class Scheduler:
         call.ticket = replace(call.ticket, model=decision.model, lighter=())
 
     def _notice(self, notice: Notice, now: int) -> None:
-        log.warning("%s %s: %s", notice.name, notice.kind.value, notice.cause)
+        level = logging.INFO if notice.kind is Kind.SCALED else logging.WARNING
+        log.log(level, "%s %s: %s", notice.name, notice.kind.value, notice.cause)
         self._note(self.stats.noticed, notice, now)
         self._note(self._recorder.noticed, notice, now)
 
     def _note(self, tell: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
         """Tell who only looks on. A fault of theirs must cost nobody a slot or an answer."""
-        try:
-            tell(*args, **kwargs)
-        except Exception:  # a fault of who only looks on: the decision stands
-            log.exception("a decision was not noted")
+        shielded("a decision was not noted", tell, *args, **kwargs)
 
     def _reject(self, decision: Reject, now: int) -> None:
         call = self.calls.get(decision.request)
         if call is not None:
             queued = self.state.lane_queued[call.ticket.lane]
             self._note(self._recorder.refused, call, decision, queued, now)
-            wait = self._patience.wait(self.state, call.ticket, decision)
+            wait = self._patience.told(self.state, call.ticket, decision)
             self._refuse(decision.request, Refusal(decision.reason.value, wait))
 
     def _refuse(self, request: str, refusal: Refusal) -> None:
@@ -339,9 +347,9 @@ class Scheduler:
             call.resolve(refusal)
 
     def _leave(self, call: Call) -> None:
-        if call.seat is not None:
-            call.gpu_seconds += self.gpu_time.rise(call.seat)
-            call.seat = None
+        seat, call.seat = call.seat, None
+        if seat is not None:
+            call.gpu_seconds += shielded(UNMEASURED, self.gpu_time.rise, seat) or 0.0
 
     def _wake_at(self, at: int, now: int) -> None:
         if self._timer is not None:
@@ -360,32 +368,21 @@ class Scheduler:
 
     def _rebuild(self, event: Event) -> None:
         """Start anew from what is known outside the state that failed."""
+        now = self._clock.now()
         culprit = self.calls.pop(request_of(event), None)
         if culprit is not None:
-            self._note(self._recorder.closed, culprit, self._clock.now())
+            self._note(self._recorder.closed, culprit, now)
             self._leave(culprit)
             culprit.resolve(Refusal("internal_error", None))
-        pending = list(self._inbox)
-        self._inbox.clear()
-        # For which models cards were started nobody else knows; pressure is seen anew.
-        started = self.state.cold
-        self.state = State(
-            policy=self.state.policy, now=self.state.now, cold=started, watching=bool(started)
-        )
-        self.on_throttle(1.0, 1.0)
-        told: list[Event] = [*self._fleet.values(), *self._quotas.values(), self._cards]
-        ahead = {request_of(e) for e in pending if isinstance(e, events.Arrived)}
-        calls = sorted(
-            self.calls.values(),
-            key=lambda call: (call.replica is None, call.ticket.lane, call.ticket.arrived),
-        )
-        told += [call.adoption() for call in calls if call.ticket.id not in ahead]
-        for item in (*told, *pending):
-            try:
-                decisions = step(self.state, item, self._clock.now())
-            except Exception:  # a fault in the core again: what cannot be told is left out
-                log.exception("scheduler rebuild left out %s", type(item).__name__)
-                self._refuse(request_of(item), Refusal("internal_error", None))
-                continue
-            for decision in decisions:
-                self._carry_out(decision, self._clock.now())
+        told: list[Told] = [*self._fleet.values(), *self._quotas.values(), self._cards]
+        # What comes behind the event that failed is stepped as ever.
+        ahead = {request_of(e) for e in self._inbox if isinstance(e, events.Arrived)}
+        calls = [call for name, call in self.calls.items() if name not in ahead]
+        policy = event.policy if isinstance(event, events.PolicyChanged) else self.state.policy
+        found = self._rescue.rebuild(self.state, policy, told, calls, now)
+        self.state = found.state
+        for call in found.lost:
+            self._give_up(call.ticket.id)
+        if found.clean:
+            self._note(self.on_forgotten)
+        self._carry_out_all(found.decisions, now)

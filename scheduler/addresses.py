@@ -6,7 +6,7 @@ resolve differently by then.
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from urllib.parse import urlsplit
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -19,6 +19,8 @@ METADATA = frozenset(
 # IPv6 addresses that a translator turns into the IPv4 address in their last 32 bits.
 NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
 MOST_CHARACTERS = 500
+WEB = ("http", "https")
+PUBLISHER = ("tcp",)
 
 
 def allowed(address: Address, networks: Sequence[Network]) -> bool:
@@ -57,20 +59,43 @@ def check_url(url: str, networks: Sequence[Network]) -> None:
 
     Names are resolved, which may block for seconds; each of their addresses must be allowed.
     """
-    host, port = _parts(url)
+    _resolve(*_parts(url, WEB), lambda text: allowed(ipaddress.ip_address(text), networks))
+
+
+def check_publisher(url: str, networks: Sequence[Network]) -> None:
+    """The same for the ``tcp://host:port`` of a ZeroMQ publisher."""
+    locate(url, lambda text: allowed(ipaddress.ip_address(text), networks))
+
+
+def locate(url: str, may: Callable[[str], bool]) -> str:
+    """A publisher's address with the IP address that its name has now in place of the name, for
+    libraries that look names up themselves. ``may`` judges each IP address in text form.
+
+    Raises ValueError as ``check_url`` does, and may block as long.
+    """
+    host, port = _parts(url, PUBLISHER)
+    if port is None or urlsplit(url).path:
+        raise ValueError("must be tcp://, a host and a port")
+    found = _resolve(host, port, may)[0]
+    return f"tcp://[{found}]:{port}" if ":" in found else f"tcp://{found}:{port}"
+
+
+def _resolve(host: str, port: int | None, may: Callable[[str], bool]) -> list[str]:
+    """All IP addresses of a host."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise ValueError(f"the host {host} cannot be resolved") from None
-    for entry in found:
-        text = str(entry[4][0])
-        if not allowed(ipaddress.ip_address(text), networks):
+    found = [str(entry[4][0]) for entry in entries]
+    for text in found:
+        if not may(text):
             what = text if text == host else f"{host} is {text}, which"
             raise ValueError(f"{what} is outside the networks that replicas may live in")
+    return found
 
 
-def _parts(url: str) -> tuple[str, int | None]:
-    """Host and port of a plain http(s) address."""
+def _parts(url: str, schemes: tuple[str, ...]) -> tuple[str, int | None]:
+    """Host and port of a plain address."""
     if len(url) > MOST_CHARACTERS:
         raise ValueError(f"is longer than {MOST_CHARACTERS} characters")
     # urlsplit drops tabs and line ends silently, and browsers take a backslash for a slash.
@@ -81,12 +106,13 @@ def _parts(url: str) -> tuple[str, int | None]:
         host, port = parts.hostname, parts.port
     except ValueError as error:
         raise ValueError(f"is no address: {error}") from None
-    if parts.scheme not in {"http", "https"}:
-        raise ValueError("must begin with http:// or https://")
+    if parts.scheme not in schemes:
+        raise ValueError(f"must begin with {' or '.join(f'{scheme}://' for scheme in schemes)}")
     if "@" in parts.netloc:
         raise ValueError("must not hold a user name or password")
     if parts.query or parts.fragment or url.endswith(("?", "#")):
         raise ValueError("must end with its path")
-    if not host or port == 0:
+    # A star is what servers listen on; asked for, it is this machine.
+    if not host or host == "*" or port == 0:
         raise ValueError("must name a host, and a port other than 0")
     return host, port

@@ -9,14 +9,17 @@ from decimal import Decimal
 from metering.core.facts import AccessSnapshot
 from metering.core.purse import parts
 
+from .dates import DatedUsage
 from .limits import Limits
-from .ports import Books, Clock, Spent, UsageSink
+from .ports import Books, Clock, Spent
 
 log = logging.getLogger(__name__)
 
 EVERY_S = 15.0
 # Of Postgres's time one part in so many goes into it at most.
 SHARE = 20
+# Dates are kept to the microsecond.
+MICROSECOND = 1000
 
 
 class Budgets:
@@ -25,7 +28,7 @@ class Budgets:
     Between two looks each purse counts by itself what its requests came to.
     """
 
-    def __init__(self, limits: Limits, books: Books, usage: UsageSink, clock: Clock) -> None:
+    def __init__(self, limits: Limits, books: Books, usage: DatedUsage, clock: Clock) -> None:
         self.limits = limits
         self._books = books
         self._usage = usage
@@ -54,18 +57,19 @@ class Budgets:
         purses = self.limits.purses()
         if not purses:
             return
-        now = self._clock.now()
-        # With nothing on its way, the books hold all that finished before this moment.
-        whole = not self._usage.pending()
+        wall = self._clock.wall()
+        # With nothing on its way, the books hold all that finished before this moment. A wall
+        # clock that was set back has left dates there that are still to come.
+        whole, before = not self._usage.pending(), max(wall, self._usage.latest + MICROSECOND)
         known: dict[str | bytes, int] = {}
         months: dict[int, list[str | bytes]] = defaultdict(list)
         for name, purse in purses.items():
-            purse.left(now)
+            purse.left(wall)
             known[name] = purse.spent
             months[purse.begins].append(name)
         try:
             for begins, names in months.items():
-                spent = await self._read(begins, now, names)
+                spent = await self._read(begins, before, names)
                 self.limits.price(spent.prices)
                 for name in names:
                     total = parts(self._total(spent, name))
@@ -77,10 +81,10 @@ class Budgets:
         else:
             self._reachable = True
 
-    async def _read(self, begins: int, now: int, names: list[str | bytes]) -> Spent:
+    async def _read(self, begins: int, before: int, names: list[str | bytes]) -> Spent:
         businesses = [name for name in names if isinstance(name, str)]
         keys = [self._key(name) for name in names if isinstance(name, bytes)]
-        return await asyncio.to_thread(self._books.spent, begins, now, businesses, keys)
+        return await asyncio.to_thread(self._books.spent, begins, before, businesses, keys)
 
     def _total(self, spent: Spent, name: str | bytes) -> Decimal:
         if isinstance(name, str):

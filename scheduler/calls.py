@@ -9,6 +9,7 @@ from .core.decisions import Preempt
 from .core.events import Adopted, Fault, Finished
 from .core.fleet import ReplicaFacts
 from .core.ticket import Ticket
+from .decision_lines import preempt_line
 from .decision_log.row import Why
 from .gpu_time import Seat
 
@@ -50,8 +51,12 @@ class Call:
         "attempt",
         "began",
         "broken",
+        "cached",
+        "dispatched",
         "displaced",
-        "first_byte",
+        "facts",
+        "failures",
+        "first",
         "foreseen",
         "foreseen_wait",
         "generation",
@@ -60,11 +65,18 @@ class Call:
         "on_preempt",
         "output",
         "paused_for",
+        "preempted",
+        "produced",
+        "promoted",
         "prompt",
         "replica",
         "seat",
+        "seen",
+        "since",
+        "stopped",
         "stopping",
         "ticket",
+        "tried",
         "whole",
         "why",
     )
@@ -75,7 +87,16 @@ class Call:
         self.attempt = 0
         self.generation = 0
         self.replica: str | None = None
+        self.facts: ReplicaFacts | None = None
         self.seat: Seat | None = None
+        # What a state that is rebuilt has to know: when the present attempt began, how many
+        # output tokens of it were seen, since when it waits (ns; 0: since it arrived), the tokens
+        # kept of earlier attempts, how many of these broke off and where, how often it was told
+        # to stop and when last, and whether it was promoted.
+        self.dispatched = self.seen = self.since = self.produced = 0
+        self.failures = self.preempted = self.stopped = 0
+        self.tried: frozenset[tuple[str, int]] = frozenset()
+        self.promoted = False
         self.gpu_seconds = 0.0
         # Told when its slot is wanted for a more urgent request; the holder then calls
         # ``yielded`` as soon as it has stopped, or goes on to its end.
@@ -90,9 +111,11 @@ class Call:
         # service (ns); and whether its answer came to its own end.
         self.began = self.foreseen_wait = self.foreseen = 0
         self.whole = False
-        # When the caller had the first of its answer (ns; 0: not yet), and by how many levels
+        # When the first token of its answer came (ns; 0: not known), and by how many levels
         # feedback has moved the ticket.
-        self.first_byte = self.moved = 0
+        self.first = self.moved = 0
+        # Prompt tokens that the engine found in its prefix cache (None: not known).
+        self.cached: int | None = None
         # Whether its last attempt broke off in the replica's hands, with nothing to be saved.
         self.broken = False
         self._scheduler = scheduler
@@ -123,21 +146,71 @@ class Call:
         """Tell the waiter. A waiter that was cancelled meanwhile closes the call itself."""
         if isinstance(outcome, Placed):
             self.attempt, self.generation = outcome.attempt, outcome.generation
-            self.replica = outcome.facts.name
+            self.replica, self.facts = outcome.facts.name, outcome.facts
+            self.dispatched, self.seen = outcome.at, 0
         if not self._future.done():
             self._future.set_result(outcome)
 
-    def renew(self) -> None:
-        """Wait anew: the attempt is over."""
-        self.replica = None
+    def renew(self, now: int, produced: int) -> None:
+        """Wait anew: the attempt is over, and so many output tokens are kept."""
+        self.replica, self.since = None, now
+        self.produced = max(self.produced, produced)
         self._future = asyncio.Future()
+
+    def note_failure(self, fault: Fault) -> None:
+        """The attempt broke off. That its replica was busy, or not to be reached, is no failure of
+        the request."""
+        if fault is not Fault.BUSY and self.replica is not None:
+            self.failures += fault is not Fault.UNREACHABLE
+            self.tried |= {(self.replica, self.generation)}
+
+    def give_way(self, decision: Preempt, gaining: "Call | None", *, saved: bool) -> str:
+        """It has stopped as it was told to, its state being ``saved`` or not; returns the line that
+        says so. The request that gains by it may be gone."""
+        self.stopping = None
+        self.paused_for.append(decision.beneficiary)
+        lane = 0
+        if gaining is not None:
+            lane, gaining.displaced = gaining.ticket.lane, self.ticket.id
+        return preempt_line(
+            self.ticket.id,
+            self.ticket.lane,
+            decision.beneficiary,
+            lane,
+            saved=saved,
+            remain=decision.remain,
+        )
 
     def end(self) -> Finished:
         """The event that tells that its attempt is over."""
         return Finished(
-            self.ticket.id, self.attempt, self.prompt, self.output, self.broken, self.first_byte
+            self.ticket.id,
+            self.attempt,
+            self.prompt,
+            self.output,
+            self.broken,
+            self.first,
+            self.cached,
+            # Whoever left before its first byte, or was at fault itself, has shown nothing.
+            answered=self.whole or bool(self.first),
         )
 
     def adoption(self) -> Adopted:
         """The event that tells a state being rebuilt about this call."""
-        return Adopted(self.ticket, self.attempt, self.replica, self.generation)
+        return Adopted(
+            ticket=self.ticket,
+            attempt=self.attempt,
+            replica=self.replica,
+            generation=self.generation,
+            facts=self.facts,
+            dispatched=self.dispatched,
+            seen=self.seen,
+            since=self.since,
+            produced=self.produced,
+            failures=self.failures,
+            tried=self.tried,
+            preempted=self.preempted,
+            stopped=self.stopped,
+            stopping=self.stopping is not None and self.stopping.attempt == self.attempt,
+            promoted=self.promoted,
+        )

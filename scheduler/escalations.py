@@ -27,10 +27,11 @@ class Escalations:
         self._reachable = True
 
     def note(
-        self, business: str, *, claimed: str, ceiling: str, outcome: str, request: str, now: int
+        self, business: str, *, claimed: str, ceiling: str, outcome: str, request: str, wall: int
     ) -> None:
-        """A claim was clamped or refused (``outcome``) at ``now`` (ns). Cheap; never fails."""
-        minute = now // MINUTE
+        """A claim was clamped or refused (``outcome``) at ``wall``, a date (ns). Cheap; never
+        fails."""
+        minute = wall // MINUTE
         self._add([EscalationMinute(business, minute, 1, claimed, ceiling, outcome, request)])
 
     async def run(self) -> None:

@@ -50,6 +50,7 @@ class ReplicaSpec:
     token_file: str | None = None
     metrics_url: str | None = None
     dcgm_url: str | None = None
+    kv_events_url: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

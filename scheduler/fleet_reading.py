@@ -80,6 +80,7 @@ def read_replica(node: Node) -> ReplicaSpec:
         token_file=node.text("token_file", _REPLICA.token_file, TEXT, TEXT_ALLOWED),
         metrics_url=node.text("metrics_url", _REPLICA.metrics_url, TEXT, TEXT_ALLOWED),
         dcgm_url=node.text("dcgm_url", _REPLICA.dcgm_url, TEXT, TEXT_ALLOWED),
+        kv_events_url=node.text("kv_events_url", _REPLICA.kv_events_url, TEXT, TEXT_ALLOWED),
     )
 
 

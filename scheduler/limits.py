@@ -20,6 +20,7 @@ from metering.core.prices import NO_PRICES, PriceList
 from metering.core.purse import Month, Purse, Rates, rates_of
 from metering.core.usage import Consumed
 
+from .core.decisions import Throttle
 from .party import GPU_UNIT, Need, Party, Slow
 from .ports import Ask, Clock, Denied, Grant, Level, Standing
 
@@ -58,7 +59,7 @@ class Reserved:
         self._limits, self._ask, self._parties = limits, ask, parties
         self._settled = False
         self._turn: asyncio.Future[None] | None = None
-        self._taken = [party.take(need, p2=ask.lane == LOWEST) for party in parties]
+        self._taken = [party.take(need, _p2(ask)) for party in parties]
         self._places = [party.places for party in parties if party.places is not None]
         for places in self._places:
             if not places.take(ask.request, limits.clock.now()):
@@ -93,7 +94,7 @@ class Reserved:
 
     def standing(self) -> Standing:
         """What is left now, of the narrowest limit of each kind."""
-        return _standing(self._parties, self._limits.clock.now(), self._ask.lane)
+        return _standing(self._parties, self._limits.clock.now(), self._ask)
 
 
 class Limits:
@@ -105,7 +106,7 @@ class Limits:
         self._known: dict[tuple[str, int], Rates] = {}
         self._month = month
         self._gpus = 0.0
-        self._slow: Slow | None = None
+        self._slow: dict[str, Slow] = {}
         self._businesses: dict[str, Party] = {}
         self._keys: dict[bytes, Party] = {}
         self._credentials: dict[str, Party] = {}
@@ -124,10 +125,13 @@ class Limits:
         )
         self._parents = {n: c.parent for n, c in access.credentials.items() if c.parent}
 
-    def throttle(self, share: float, least: float) -> None:
-        """Rates are slower for P2 from now on."""
-        slow = Slow(Fraction(repr(share)), Fraction(repr(least))) if share < 1 else None
-        self._slow, now = slow, self.clock.now()
+    def throttle(self, throttle: Throttle) -> None:
+        """Rates are slower for P2 of some models from now on."""
+        self._slow = {n: slow for n, slow in self._slow.items() if n != throttle.model}
+        if throttle.share < 1:
+            share, least = Fraction(repr(throttle.share)), Fraction(repr(throttle.least))
+            self._slow[throttle.model] = Slow(share, least, throttle.models)
+        now = self.clock.now()
         held: list[Iterable[Party]] = [
             self._businesses.values(),
             self._keys.values(),
@@ -135,7 +139,7 @@ class Limits:
         ]
         for parties in held:
             for party in parties:
-                party.slow_down(slow, now)
+                party.slow_down(self._slow, now)
 
     def follow_fleet(self, gpus: float) -> None:
         """Shares of GPU time are shares of so many GPUs from now on."""
@@ -152,15 +156,15 @@ class Limits:
         parties = self._parties(ask)
         if not parties:
             return self._unlimited
-        now = self.clock.now()
+        now, wall = self.clock.now(), self.clock.wall()
         need = self.need(ask, ask.expected, parties)
         longest, reason = 0, ""
         for party in parties:
-            wait, code = party.wait(need, now, p2=ask.lane == LOWEST)
+            wait, code = party.wait(need, now, wall, _p2(ask))
             if wait > longest:
                 longest, reason = wait, code
         if longest:
-            standing = _standing(parties, now, ask.lane)
+            standing = _standing(parties, now, ask)
             return Denied(reason, None if longest >= NEVER else longest, standing)
         return Reserved(self, ask, parties, need)
 
@@ -241,10 +245,10 @@ class Limits:
         return found
 
     def _follow(self, held: dict[Name, Party], allowed: Mapping[Name, Allowance]) -> None:
-        now = self.clock.now()
+        now, wall = self.clock.now(), self.clock.wall()
         for name in held.keys() - {name for name, found in allowed.items() if found != FREE}:
             party = held[name]
-            self._call(party.change(FREE, 0.0, self._month, now))
+            self._call(party.change(FREE, 0.0, self._month, now, wall))
             if not party.places:
                 del held[name]
         for name, found in allowed.items():
@@ -252,12 +256,16 @@ class Limits:
                 continue
             party = held.setdefault(name, Party(slow=self._slow))
             if party.allowed != found or party.gpus != self._gpus:
-                self._call(party.change(found, self._gpus, self._month, now))
+                self._call(party.change(found, self._gpus, self._month, now, wall))
 
 
-def _standing(parties: list[Party], now: int, lane: int) -> Standing:
-    if lane == LOWEST:
-        parties = [*parties, *(party.p2 for party in parties if party.p2 is not None)]
+def _p2(ask: Ask) -> str | None:
+    """The model whose rates may be slowed for this request, if any."""
+    return ask.model if ask.lane == LOWEST else None
+
+
+def _standing(parties: list[Party], now: int, ask: Ask) -> Standing:
+    parties = [*parties, *(own for party in parties for own, _ in party.slowed(_p2(ask)))]
     return Standing(
         _narrowest([party.requests for party in parties], now),
         _narrowest([party.tokens for party in parties], now),

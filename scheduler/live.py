@@ -31,22 +31,24 @@ class LaneLive:
 
 @dataclass(slots=True)
 class PoolLive:
-    """One pool: requests running and slots that are there for them now. ``lanes`` are names;
-    ``wanted`` cards were asked for (None: scaling asks for none)."""
+    """One pool: requests running and slots that are there for them now. ``lanes`` are names.
+    ``ready`` replicas take work, ``wanted`` should (None: nobody says so)."""
 
     name: str
     dedicated: bool
     lanes: list[str]
     running: int
     slots: int
+    ready: int = 0
     wanted: int | None = None
 
 
 @dataclass(slots=True)
 class ReplicaLive:
     """One replica: ``state`` is ready, down, draining or unknown; ``breaker`` is closed, open
-    (it failed several times in a row, or could not be reached) or busy (it said so itself);
-    utilisations are ratios 0-1, None where not measured."""
+    (it could not be reached, or every model of it failed several times in a row), partly open
+    ("partly": some models did) or busy (it said so itself); ``broken`` are the models that are
+    left alone there; utilisations are ratios 0-1, None where not measured."""
 
     name: str
     pool: str
@@ -59,6 +61,7 @@ class ReplicaLive:
     queue: int | None = None
     models: list[str] = field(default_factory=list)
     breaker: str = "closed"
+    broken: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -88,9 +91,9 @@ class FeedItem:
 @dataclass(slots=True)
 class LiveFrame:
     """The state at ``at`` (ms since the epoch); ``seq`` rises by one a frame and starts anew
-    with each ``epoch`` (a string made when the scheduler starts). ``pressed``: P0 waits too
-    long, and what the policy says is done about it. ``predictor_error`` by lane is a ratio of the
-    mean service (None: nothing has ended in the last minute)."""
+    with each ``epoch`` (a string made when the scheduler starts). ``pressed``: models whose
+    P0 waits too long, and about which the policy says what is done. ``predictor_error`` by lane is
+    a ratio of the mean service (None: nothing has ended in the last minute)."""
 
     epoch: str
     seq: int
@@ -101,7 +104,7 @@ class LiveFrame:
     refusals: dict[str, int] = field(default_factory=dict)
     feed: list[FeedItem] = field(default_factory=list)
     pools: list[PoolLive] = field(default_factory=list)
-    pressed: bool = False
+    pressed: list[str] = field(default_factory=list)
     predictor_error: dict[str, float | None] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from prometheus_client.metrics_core import CounterMetricFamily, HistogramMetricF
 from prometheus_client.registry import Collector
 
 from metering.core.usage import UsageRow
-from scheduler.core.policy.service import ACTIONS
 
 MOST_BUSINESSES = 500
 OTHER = "other"
@@ -91,15 +90,6 @@ class Metrics(Collector):
         self.journal_pending = self._gauge(
             "usage_journal_pending", "Usage rows not yet in Postgres."
         )
-        self._backpressure = self._gauge(
-            "backpressure_active", "1 while this is done because P0 waits too long.", "action"
-        )
-        self._desired = self._gauge(
-            "scale_desired_replicas", "Replicas that the pool should have.", "pool"
-        )
-        self._scale_ready = self._gauge(
-            "scale_ready_replicas", "Replicas that it had ready when that was found.", "pool"
-        )
         self.reconciliation_differences = self._gauge(
             "reconciliation_differences", "Differences between usage rows, statements and bills."
         )
@@ -119,6 +109,7 @@ class Metrics(Collector):
             "fairlane_escalations_denied", "Claims above the caller's ceiling.", ("business",)
         )
         self._add_predictor()
+        self._add_scaling()
         self._add_rare()
         self.registry.register(self)
 
@@ -135,6 +126,23 @@ class Metrics(Collector):
         )
         self._latency_error = Times(
             "fairlane_predicted_latency_error_seconds", "The same of wait and service together."
+        )
+
+    def _add_scaling(self) -> None:
+        """What is done because P0 waits, and how many replicas there should be."""
+        self.backpressure = self._gauge(
+            "backpressure_active", "1 while this is done because P0 waits too long.", "action"
+        )
+        self.p0_waits = self._gauge(
+            "backpressure_wait_seconds",
+            "How long P0 of a model waits that waits too long.",
+            "model",
+        )
+        self.desired = self._gauge(
+            "scale_desired_replicas", "Replicas that the pool should have.", "pool"
+        )
+        self.scale_ready = self._gauge(
+            "scale_ready_replicas", "Replicas that it had ready when that was found.", "pool"
         )
 
     def _add_rare(self) -> None:
@@ -176,16 +184,6 @@ class Metrics(Collector):
         """A request has ended; seconds by which its predictions were off."""
         self._service_error.observe(lane, service)
         self._latency_error.observe(lane, latency)
-
-    def pressed(self, *, active: bool) -> None:
-        """P0 waits too long from now on, or no longer."""
-        for action in ACTIONS:
-            self._backpressure.labels(action).set(active)
-
-    def scaled(self, pool: str, ready: int, desired: int) -> None:
-        """The scheduler has asked for another number of replicas."""
-        self._scale_ready.labels(pool).set(ready)
-        self._desired.labels(pool).set(desired)
 
     def escalation(self, business: str) -> None:
         """A claim was cut down or refused."""

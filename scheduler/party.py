@@ -1,6 +1,7 @@
 """One party's limits in process: buckets, purse and places of a business, key or credential."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from math import ceil
@@ -33,7 +34,7 @@ class Need:
 @dataclass(slots=True)
 class Taken:
     """What one request took of one party: of which buckets, how much, of which month's money,
-    and of those that are ``slowed``."""
+    and of those that are ``slowed`` for others."""
 
     requests: TokenBucket | None
     tokens: TokenBucket | None
@@ -43,7 +44,7 @@ class Taken:
     reserved_gpu: int = 0
     cost: int = 0
     month: int = 0
-    slowed: "Taken | None" = None
+    slowed: "tuple[Taken, ...]" = ()
 
     def settle(self, need: Need, *, counted: bool) -> None:
         """It came to this in truth; where not ``counted`` it is as if it had never been made."""
@@ -55,8 +56,8 @@ class Taken:
             _settle(self.gpu, self.reserved_gpu, need.gpu)
         if self.purse is not None:
             self.purse.settle(self.month, self.cost, need.cost)
-        if self.slowed is not None:
-            self.slowed.settle(need, counted=counted)
+        for taken in self.slowed:
+            taken.settle(need, counted=counted)
 
 
 def _settle(bucket: TokenBucket, reserved: int, used: int) -> None:
@@ -68,18 +69,22 @@ def _settle(bucket: TokenBucket, reserved: int, used: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Slow:
-    """Refill at this ``share`` of the rate, and for now at no less than ``least``."""
+    """For these ``models`` refill at this ``share`` of the rate, and for now at no less than
+    ``least``."""
 
     share: Fraction
     least: Fraction
+    models: frozenset[str]
 
 
 @dataclass(slots=True)
 class Party:
     """What one party may use and has used. A part is None where its limit is blank.
 
-    While P2 is ``slow``, its requests need their part of buckets of their own besides, which
-    began with what the others had and refill slower: so that other lanes have all that they had.
+    While P0 of a model waits too long, P2 for models that share replicas with it is ``slow``: its
+    requests need their part of buckets of their own (``p2``) besides, which began with what the
+    others had and refill slower, so that other lanes and models have all that they had. Both are
+    by the model whose P0 waits.
     """
 
     allowed: Allowance = FREE
@@ -89,47 +94,57 @@ class Party:
     gpu: TokenBucket | None = None
     purse: Purse | None = None
     places: Leases | None = None
-    slow: Slow | None = None
-    p2: "Party | None" = None
+    slow: Mapping[str, Slow] = field(default_factory=dict)
+    p2: "dict[str, Party]" = field(default_factory=dict)
 
-    def change(self, allowed: Allowance, gpus: float, month: Month, now: int) -> list[str]:
+    def change(
+        self, allowed: Allowance, gpus: float, month: Month, now: int, wall: int
+    ) -> list[str]:
         """Other limits from now on; returns the requests that need not wait any more."""
         self.allowed, self.gpus = allowed, gpus
         rates = allowed.rates
         self.requests = _changed(self.requests, _request_limit(rates), now)
         self.tokens = _changed(self.tokens, _token_limit(rates), now)
         self.gpu = _changed(self.gpu, _gpu_limit(allowed.gpu_share, gpus), now)
-        self._change_purse(allowed.monthly_budget, month, now)
+        self._change_purse(allowed.monthly_budget, month, wall)
         self.slow_down(self.slow, now)
         return self._change_places(allowed.running, allowed.queued, now)
 
-    def slow_down(self, slow: Slow | None, now: int) -> None:
-        """P2's requests are served slower from now on, or (None) like all others."""
+    def slow_down(self, slow: Mapping[str, Slow], now: int) -> None:
+        """P2's requests are served slower from now on where this says so, elsewhere like all
+        others."""
         self.slow = slow
-        if slow is None:
-            self.p2 = None
-            return
-        own = self.p2 = self.p2 or Party()
+        for model in self.p2.keys() - slow.keys():
+            del self.p2[model]
         rates = self.allowed.rates
         share = _gpu_limit(self.allowed.gpu_share, self.gpus)
-        own.requests = _slowed(self.requests, own.requests, _request_limit(rates), slow, now)
-        own.tokens = _slowed(self.tokens, own.tokens, _token_limit(rates), slow, now)
-        own.gpu = _slowed(self.gpu, own.gpu, share, slow, now)
+        for model, each in slow.items():
+            own = self.p2.setdefault(model, Party())
+            own.requests = _slowed(self.requests, own.requests, _request_limit(rates), each, now)
+            own.tokens = _slowed(self.tokens, own.tokens, _token_limit(rates), each, now)
+            own.gpu = _slowed(self.gpu, own.gpu, share, each, now)
 
-    def wait(self, need: Need, now: int, *, p2: bool = False) -> tuple[int, str]:
+    def slowed(self, p2: str | None) -> "list[tuple[Party, Slow]]":
+        """What a P2 request for this model needs its part of besides; of others nothing."""
+        if p2 is None:
+            return []
+        return [(self.p2[model], slow) for model, slow in self.slow.items() if p2 in slow.models]
+
+    def wait(self, need: Need, now: int, wall: int, p2: str | None = None) -> tuple[int, str]:
         """How long (ns) to wait for all that is needed, and the reason for it; 0: not at all.
-        Of an empty bucket nothing can be had, not even nothing. For ``p2`` it is long enough
-        even if what is slow should become slower meanwhile."""
-        longest, reason = self._wait(need, now)
-        if p2 and self.p2 is not None and self.slow is not None:
-            wait, code = self.p2.wait(need, now)
+        Of an empty bucket nothing can be had, not even nothing. For a request of P2 (``p2`` is its
+        model) it is long enough even if what is slow should become slower meanwhile. ``now`` is
+        the clock's, by which rates refill; ``wall`` the date, by which months begin."""
+        longest, reason = self._wait(need, now, wall)
+        for own, slow in self.slowed(p2):
+            wait, code = own.wait(need, now, wall)
             if wait < NEVER:
-                wait = ceil(wait * self.slow.share / self.slow.least)
+                wait = ceil(wait * slow.share / slow.least)
             if wait > longest:
                 longest, reason = wait, code
         return longest, reason
 
-    def _wait(self, need: Need, now: int) -> tuple[int, str]:
+    def _wait(self, need: Need, now: int, wall: int) -> tuple[int, str]:
         longest, reason = 0, ""
         if self.requests is not None:
             longest, reason = self.requests.wait_for(1, now), REQUESTS
@@ -142,7 +157,7 @@ class Party:
             if wait > longest:
                 longest, reason = wait, PLACES
         if self.purse is not None:
-            wait = self.purse.wait_for(need.cost, now)
+            wait = self.purse.wait_for(need.cost, wall)
             if wait > longest:
                 longest, reason = wait, BUDGET
         if self.places is not None and not self.places.room():
@@ -151,11 +166,10 @@ class Party:
                 longest, reason = wait, PLACES
         return longest, reason
 
-    def take(self, need: Need, *, p2: bool = False) -> "Taken":
+    def take(self, need: Need, p2: str | None = None) -> "Taken":
         """Take it, given that there is nothing to wait for; but for a place."""
         taken = Taken(self.requests, self.tokens, self.gpu, self.purse)
-        if p2 and self.p2 is not None:
-            taken.slowed = self.p2.take(need)
+        taken.slowed = tuple(own.take(need) for own, _ in self.slowed(p2))
         if self.requests is not None:
             self.requests.charge(1)
         if self.tokens is not None:
@@ -169,11 +183,11 @@ class Party:
             taken.month = self.purse.take(need.cost)
         return taken
 
-    def _change_purse(self, limit: Decimal | None, month: Month, now: int) -> None:
+    def _change_purse(self, limit: Decimal | None, month: Month, wall: int) -> None:
         if limit is None:
             self.purse = None
         elif self.purse is None:
-            self.purse = Purse(parts(limit), month, now)
+            self.purse = Purse(parts(limit), month, wall)
         else:
             self.purse.limit = parts(limit)
 

@@ -4,11 +4,15 @@ Reckoned as if nobody else came meanwhile: then whoever asks again after that ti
 and its turn before its time is up. Estimates are of the kind that the scheduler goes by.
 """
 
+import logging
+
 from .core.decisions import Reason, Reject
 from .core.pressure import LOOK
 from .core.request import Phase, Request
 from .core.state import State
 from .core.ticket import Ticket
+
+log = logging.getLogger(__name__)
 
 MS = 1_000_000
 NEVER = 1 << 62
@@ -37,6 +41,14 @@ class Patience:
     def __init__(self) -> None:
         self._lines: dict[tuple[object, ...], tuple[int, Line]] = {}
         self._told: dict[tuple[object, ...], tuple[int, int | None]] = {}
+
+    def told(self, state: State, ticket: Ticket, decision: Reject) -> float | None:
+        """The same as ``wait``; the core's own estimate where that cannot be reckoned."""
+        try:
+            return self.wait(state, ticket, decision)
+        except Exception:  # a caller must be told in any case
+            log.exception("how long a refused caller should wait was not reckoned")
+            return decision.retry_after / 1e9
 
     def wait(self, state: State, ticket: Ticket, decision: Reject) -> float | None:
         """Seconds; None where waiting does not help."""
@@ -80,8 +92,10 @@ class Patience:
         # one of these, which may be the last of all.
         everyone = state.policy.mode != "strict" or not tenant.may_wait
         ahead = sum(state.lane_queued if everyone else state.lane_queued[:lane])
+        # While a lane is full others may have an even part of it, so that it holds more.
+        over = max(0, state.lane_queued[lane] - queue.max_queue)
         held = _held(state, lane, line.service)
-        return max(wait, line.reaches(ahead + 1), held, first)
+        return max(wait, line.reaches(ahead + over + 1), held, first)
 
     def _line(self, state: State, ticket: Ticket) -> "Line":
         key = (ticket.model, ticket.lane, ticket.level, *state.lane_running)
@@ -112,9 +126,7 @@ class Line:
         self._free = [0] * max(0, slots - len(self._free)) + self._free
         expected = [r.estimate for r in held]
         mean = sum(expected) // len(expected) if expected else 0
-        self.service = int(
-            SAFETY * max(mean, state.estimates.typical(ticket, state.estimates.work(ticket)))
-        )
+        self.service = int(SAFETY * max(mean, state.estimates.typical(ticket)))
 
     def reaches(self, number: int) -> int:
         """When the ``number``-th from now on is expected to get its slot."""

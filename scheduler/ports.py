@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Protocol
+from uuid import UUID
 
 from metering.core.escalations import EscalationMinute
 from metering.core.facts import AccessSnapshot
@@ -11,6 +12,8 @@ from metering.core.prices import NO_PRICES, PriceList
 from metering.core.usage import NOTHING, Consumed, UsageRow
 
 from .canary import Tally, Trial
+from .core.decisions import Throttle
+from .core.events import Sample
 from .core.fleet import FleetSnapshot
 from .core.policy import Policy
 from .core.record import record
@@ -19,10 +22,15 @@ from .scaling.cards import Card
 
 
 class Clock(Protocol):
-    """Wall clock."""
+    """Two clocks: what is measured goes by ``now``, what is a date by ``wall``."""
 
     def now(self) -> int:
-        """Nanoseconds since the epoch."""
+        """Nanoseconds since the epoch, by the wall clock as it stood when the process began and
+        what has passed since: never goes back, and never jumps."""
+        ...
+
+    def wall(self) -> int:
+        """Nanoseconds since the epoch, by the wall clock as it stands now, which may be set."""
         ...
 
 
@@ -59,6 +67,15 @@ class PolicySource(Protocol):
         ...
 
 
+class Recall(Protocol):
+    """What requests were like before this process began."""
+
+    def samples(self) -> Sequence[Sample]:
+        """Some of the last day's requests, the oldest first; may block. Raises OSError when they
+        cannot be had."""
+        ...
+
+
 class Changes(Protocol):
     """News of what changed elsewhere."""
 
@@ -69,7 +86,7 @@ class Changes(Protocol):
 
 
 class UsageSink(Protocol):
-    """Where finished requests are written down."""
+    """Where finished requests are written down, by their dates."""
 
     def start(self) -> None:
         """Begin to move rows."""
@@ -100,8 +117,10 @@ class AuditSink(Protocol):
 @dataclass(frozen=True, slots=True)
 class GpuHours:
     """One replica in one hour (its first second since the epoch): GPU-ns for which it was
-    known, and with a request on it. The rest was idle."""
+    known, and with a request on it. The rest was idle. ``writer`` is the name under which
+    its hours are written: the process's, until the wall clock is set back."""
 
+    writer: UUID
     replica: str
     hour: int
     wall: int
@@ -192,9 +211,8 @@ class Limiter(Protocol):
         """The fleet has so many GPUs from now on: shares are shares of these."""
         ...
 
-    def throttle(self, share: float, least: float) -> None:
-        """Rates refill for P2 at this ``share`` from now on, 1 being in full, and at no less than
-        ``least`` before another is told."""
+    def throttle(self, throttle: Throttle) -> None:
+        """Rates are slower for P2 from now on, as told."""
         ...
 
     async def reserve(self, ask: Ask) -> Grant | Denied:
@@ -221,8 +239,8 @@ class Books(Protocol):
     """What was spent, as far as it has reached the books; and where the replicas' GPU time is
     written down."""
 
-    def month(self, now: int) -> tuple[int, int]:
-        """The first ns of the month that a moment lies in, and of the one after."""
+    def month(self, wall: int) -> tuple[int, int]:
+        """The first ns of the month that a date lies in, and of the one after."""
         ...
 
     def spent(
@@ -232,19 +250,20 @@ class Books(Protocol):
         businesses: Sequence[str],
         keys: Sequence[tuple[str, str]],
     ) -> Spent:
-        """By requests received from ``since`` on and finished before ``before`` (ns), for these
-        businesses and keys; may block. Raises OSError when it cannot be had."""
+        """By requests received from ``since`` on and finished before ``before`` (dates, ns), for
+        these businesses and keys; may block. Raises OSError when it cannot be had."""
         ...
 
     def gpu_hours(self, hours: Sequence[GpuHours]) -> None:
-        """These hours stand so now, in place of what this process wrote of them before; may
-        block. Raises OSError when that cannot be done now."""
+        """These hours stand so now, in place of what was written of them under the same name
+        before; may block. Raises OSError when that cannot be done now."""
         ...
 
 
 class AnswerStore(Protocol):
     """Answers kept for a day for who asks again, under names of 32 bytes. All of it may block,
-    and raises OSError when it cannot be done. Times are ns since the epoch."""
+    and raises OSError when it cannot be done. Times are the clock's ``now``: a wall clock that is
+    set a day ahead must not lose what was answered."""
 
     def find(self, name: bytes, now: int) -> bytes | None:
         """What is kept under a name."""
@@ -276,9 +295,9 @@ class Scaler(Protocol):
         """All cards there are, and where each is on its way."""
         ...
 
-    def start(self, pool: str, count: int, model: str = "") -> int:
-        """Put up to ``count`` cards of the pool to use, those that are still draining first;
-        with ``model`` only such as serve it. Returns how many that is, 0 where none is idle."""
+    def start(self, card: str, model: str = "") -> bool:
+        """Put a card to use, or keep one that is still draining. Where a card can serve one
+        model or another it is to serve ``model``. False for one that can't be started now."""
         ...
 
     def drain(self, replica: str) -> bool:
@@ -292,7 +311,7 @@ class Scaler(Protocol):
 
 
 class DecisionSink(Protocol):
-    """Where decisions are written down. May lose some, never holds anybody up."""
+    """Where decisions are written down, by their dates. May lose some, never holds anybody up."""
 
     @property
     def dropped(self) -> int:

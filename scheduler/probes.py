@@ -90,7 +90,8 @@ class Probes:
         self.means[facts.name] = mean
         self._note_sharing(watch, mean)
         queue = None if mean.queue is None else round(mean.queue)
-        self._tell(Measured(facts.name, mean.gpu, mean.memory, queue))
+        cache = None if mean.cache_tokens is None else round(mean.cache_tokens)
+        self._tell(Measured(facts.name, mean.gpu, mean.memory, queue, cache))
 
     def _note_sharing(self, watch: Watch, mean: Reading) -> None:
         shared = mean.running is not None and mean.running > watch.facts.slots + FOREIGN

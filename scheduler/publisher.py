@@ -12,6 +12,9 @@ from prometheus_client import Gauge
 from metering.core.facts import LANES
 
 from .actor import Scheduler
+from .clock import ahead
+from .core.fleet import PoolFacts
+from .core.policy.service import ACTIONS
 from .health import Health
 from .health_watch import Watch
 from .live import LIVE_GROUP, BusinessLive, LaneLive, LiveFrame, PoolLive, ReplicaLive
@@ -20,6 +23,7 @@ from .stats import Stats
 
 log = logging.getLogger(__name__)
 
+MS = 1_000_000
 EVERY_S = 1.0
 # A business with no request for this long leaves the frame.
 QUIET_NS = 15 * 60 * 1_000_000_000
@@ -77,16 +81,19 @@ class Publisher:
             for name in self._present(now, {n for n, _ in queued} | {n for n, _ in running})
         }
         feed, refusals = list(stats.feed), stats.refusals
+        later = ahead(self._clock) // MS
+        for item in feed:
+            item.at += later
         stats.feed.clear()
         stats.refusals = {}
         return LiveFrame(
             epoch=self._epoch,
             seq=self._seq,
-            at=now // 1_000_000,
+            at=self._clock.wall() // MS,
             lanes=lanes,
             replicas=self._replicas(now),
             pools=self._pools(),
-            pressed=state.pressure.active,
+            pressed=state.pressure.pressed(),
             predictor_error=self._errors(),
             businesses=businesses,
             refusals=refusals,
@@ -115,6 +122,18 @@ class Publisher:
         self._measured(metrics.replica_queue, {n: r.queue for n, r in state.replicas.items()})
         self._measured(metrics.predictor_error, self._errors())
         metrics.journal_pending.set(self._usage.pending())
+        self._asked_for()
+
+    def _asked_for(self) -> None:
+        """What backpressure does, for which models, and how many replicas pools should have."""
+        metrics, state = self._stats.metrics, self._scheduler.state
+        pressed, done = state.pressure.pressed(), state.policy.backpressure.action
+        for action in ACTIONS:
+            metrics.backpressure.labels(action).set(bool(pressed) and action in done)
+        waits = {model: state.pressure.models[model].wait / 1e9 for model in pressed}
+        self._measured(metrics.p0_waits, waits)
+        self._measured(metrics.desired, {n: plan.desired for n, plan in state.plans.items()})
+        self._measured(metrics.scale_ready, {n: plan.ready for n, plan in state.plans.items()})
 
     def _errors(self) -> dict[str, float | None]:
         now = self._clock.now()
@@ -161,25 +180,22 @@ class Publisher:
         return live
 
     def _pools(self) -> list[PoolLive]:
-        """Pools that have replicas, by name; only what is ready has slots to count."""
-        found: dict[str, PoolLive] = {}
-        grown = self._scheduler.state.pressure.grown
-        for name, watch in sorted(self._health.watches.items()):
-            facts, held = watch.pool, self._scheduler.state.replicas.get(name)
-            pool = found.get(facts.name)
-            if pool is None:
-                lanes = [LANES[lane] for lane in sorted(facts.lanes)]
-                pool = found[facts.name] = PoolLive(
-                    facts.name,
-                    facts.dedicated,
-                    lanes,
-                    running=0,
-                    slots=0,
-                    wanted=grown[facts.name].desired if facts.name in grown else None,
-                )
+        """Pools that have replicas or cards, by name; only what is ready has slots to count."""
+        state = self._scheduler.state
+        found = {card.pool.name: self._pool(card.pool) for card in state.cards.values()}
+        for name, watch in self._health.watches.items():
+            pool = found.setdefault(watch.pool.name, self._pool(watch.pool))
+            held = state.replicas.get(name)
             pool.running += 0 if held is None else held.running
             pool.slots += watch.facts.slots if watch.state == "ready" else 0
+            pool.ready += held is not None and held.serving()
         return [found[name] for name in sorted(found)]
+
+    def _pool(self, facts: PoolFacts) -> PoolLive:
+        lanes = [LANES[lane] for lane in sorted(facts.lanes)]
+        plan = self._scheduler.state.plans.get(facts.name)
+        wanted = None if plan is None else plan.desired
+        return PoolLive(facts.name, facts.dedicated, lanes, running=0, slots=0, wanted=wanted)
 
     def _replicas(self, now: int) -> list[ReplicaLive]:
         watches = sorted(self._health.watches.items())
@@ -187,8 +203,14 @@ class Publisher:
 
     def _replica(self, name: str, watch: Watch, now: int) -> ReplicaLive:
         held = self._scheduler.state.replicas.get(name)
-        busy = held is not None and held.busy_until > now
-        broken = watch.tripped or (held is not None and held.probes > 0)
+        broken = [] if held is None else sorted(held.circuits)
+        breaker = "closed"
+        if watch.tripped or (broken and len(broken) == len(watch.facts.models)):
+            breaker = "open"
+        elif broken:
+            breaker = "partly"
+        elif held is not None and held.busy_until > now:
+            breaker = "busy"
         return ReplicaLive(
             name=name,
             pool=watch.pool.name,
@@ -200,5 +222,6 @@ class Publisher:
             memory=None if held is None else held.memory,
             queue=None if held is None else held.queue,
             models=sorted(watch.facts.models),
-            breaker="open" if broken else "busy" if busy else "closed",
+            breaker=breaker,
+            broken=broken,
         )

@@ -1,8 +1,9 @@
 """An engine's own figures: read out of its metrics page, and averaged over a window."""
 
 import math
+import re
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -13,17 +14,24 @@ from .engines import Names
 GPU_UTIL = "DCGM_FI_DEV_GPU_UTIL"
 MEMORY_USED, MEMORY_FREE = "DCGM_FI_DEV_FB_USED", "DCGM_FI_DEV_FB_FREE"
 DCGM = (GPU_UTIL, MEMORY_USED, MEMORY_FREE)
+# A number in a label; "None" stands there until the engine has found out.
+NUMBER = re.compile(r"[0-9]{1,15}")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """Figures of one moment or means of several; None is unknown. ``gpu`` and ``memory`` are
-    ratios 0-1, ``running`` and ``queue`` numbers of requests inside the engine."""
+    ratios 0-1, ``running`` and ``queue`` numbers of requests inside the engine, ``cache_tokens``
+    what its KV memory can hold."""
 
     gpu: float | None = None
     memory: float | None = None
     running: float | None = None
     queue: float | None = None
+    cache_tokens: float | None = None
+
+
+Sample = tuple[Mapping[str, str], float]
 
 
 def read(text: str, names: Names) -> Reading:
@@ -32,7 +40,9 @@ def read(text: str, names: Names) -> Reading:
     Of an engine's own figures and the card's memory the engine's counts: most of a card is
     taken at the start, and what of it is in use only the engine knows.
     """
-    found = _samples(text, (*names.running, *names.queue, *names.memory, *names.gpu, *DCGM))
+    of_card = (*names.gpu, *names.memory, *names.cache_tokens, *names.cache_labels)
+    samples = _samples(text, (*names.running, *names.queue, *of_card, *DCGM))
+    found = {name: [value for _, value in each] for name, each in samples.items()}
     gpu, memory = _first(found, names.gpu, _mean), _first(found, names.memory, _mean)
     if gpu is None and GPU_UTIL in found:
         gpu = _mean(found[GPU_UTIL]) / 100
@@ -44,19 +54,44 @@ def read(text: str, names: Names) -> Reading:
         memory=_ratio(memory),
         running=_first(found, names.running, sum),
         queue=_first(found, names.queue, sum),
+        cache_tokens=_cache_tokens(samples, names),
     )
 
 
-def _samples(text: str, wanted: tuple[str, ...]) -> dict[str, list[float]]:
+def _samples(text: str, wanted: tuple[str, ...]) -> dict[str, list[Sample]]:
     """Finite values by name, of all label sets: an engine may show one for each model or rank."""
     # Parsing is slow, and of a page's lines only a few are wanted.
     lines = [line for line in text.splitlines() if line.startswith(wanted)]
-    found: dict[str, list[float]] = {}
+    found: dict[str, list[Sample]] = {}
     for family in text_string_to_metric_families("\n".join(lines) + "\n"):
         for sample in family.samples:
             if sample.name in wanted and math.isfinite(sample.value):
-                found.setdefault(sample.name, []).append(sample.value)
+                found.setdefault(sample.name, []).append((sample.labels, sample.value))
     return found
+
+
+def _cache_tokens(found: dict[str, list[Sample]], names: Names) -> float | None:
+    """What all ranks together can hold, each of which has its own requests; workers that share
+    a rank's requests show the same figure."""
+    ranks: dict[str, float] = {}
+    for labels, tokens in _capacities(found, names):
+        if tokens > 0:
+            rank = labels.get("engine") or labels.get("dp_rank") or ""
+            ranks[rank] = max(tokens, ranks.get(rank, 0.0))
+    return sum(ranks.values()) if ranks else None
+
+
+def _capacities(found: dict[str, list[Sample]], names: Names) -> Iterable[Sample]:
+    for name in names.cache_tokens:
+        yield from found.get(name, ())
+    for name in names.cache_labels:
+        for labels, _ in found.get(name, ()):
+            whole = labels.get("kv_cache_size_tokens", "")
+            blocks, size = labels.get("num_gpu_blocks", ""), labels.get("block_size", "")
+            if NUMBER.fullmatch(whole):
+                yield labels, float(whole)
+            elif NUMBER.fullmatch(blocks) and NUMBER.fullmatch(size):
+                yield labels, float(blocks) * float(size)
 
 
 def _first(
@@ -82,6 +117,7 @@ def merged(first: Reading, second: Reading) -> Reading:
         memory=second.memory if first.memory is None else first.memory,
         running=second.running if first.running is None else first.running,
         queue=second.queue if first.queue is None else first.queue,
+        cache_tokens=second.cache_tokens if first.cache_tokens is None else first.cache_tokens,
     )
 
 
@@ -108,6 +144,7 @@ class Window:
         yield [reading.memory for reading in readings]
         yield [reading.running for reading in readings]
         yield [reading.queue for reading in readings]
+        yield [reading.cache_tokens for reading in readings]
 
 
 def _known_mean(values: list[float | None]) -> float | None:

@@ -12,12 +12,14 @@ from .actor import Scheduler
 from .budgets import Budgets
 from .canary.reporter import Reporter
 from .core.fleet import FleetSnapshot
+from .dates import DatedDecisions, DatedUsage
 from .decision_log.row import DecisionRow
 from .escalations import Escalations
 from .gateway.app import Gateway
 from .gateway.upstream import Upstream
 from .gpu_time import GpuTime
 from .health import Health
+from .kv_events import KvEvents
 from .limits import Limits
 from .metrics import Metrics
 from .ports import (
@@ -30,9 +32,11 @@ from .ports import (
     DecisionSink,
     FleetSource,
     PolicySource,
+    Recall,
     Scaler,
     UsageSink,
 )
+from .priming import Priming
 from .probes import Probes
 from .publisher import Publisher
 from .scaling import cards_told, with_cards
@@ -73,6 +77,7 @@ class Runtime:
         fleet: FleetSource,
         policy: PolicySource,
         changes: Changes,
+        recall: Recall,
         usage: UsageSink,
         books: Books,
         answers: AnswerStore,
@@ -87,17 +92,16 @@ class Runtime:
         url_allowed: Callable[[str], bool],
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
-        self._usage, self._decisions, self._changes = usage, decisions, changes
-        self._clock, self._known_fleet, self.scaler = clock, FleetSnapshot(), scaler
-        self.stats = Stats(Metrics())
-        self._gpu_time = GpuTime(clock, books)
-        self.scheduler = Scheduler(clock, self.stats, decisions, self._gpu_time)
-        self._budgets = Budgets(Limits(clock, books.month), books, usage, clock)
+        self._usage, self._decisions = DatedUsage(usage, clock), DatedDecisions(decisions, clock)
+        self._clock, self._changes, self.scaler = clock, changes, scaler
+        self.stats, self._gpu_time = Stats(Metrics()), GpuTime(clock, books)
+        self.scheduler = Scheduler(clock, self.stats, self._decisions, self._gpu_time)
+        self._budgets = Budgets(Limits(clock, books.month), books, self._usage, clock)
         self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
             upstream=Upstream(address_allowed),
-            usage=usage,
+            usage=self._usage,
             limiter=self._budgets.limits,
             answers=answers,
             escalations=self._escalations,
@@ -107,28 +111,31 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self.health, self.probes = self._watchers(url_allowed)
-        self._steering = self._steered()
-        self._publisher = Publisher(self.scheduler, self.health, self.stats, usage, clock, layer)
+        self.health, self.probes, self.kv_events = self._watchers(url_allowed, address_allowed)
+        self._steering, self._publisher = Steering(self.scaler), self._published(layer)
         self._canary = Reporter(self.gateway.rules, policy)
         self._worker = Worker(layer, self.reload)
+        self._priming = Priming(recall, self.scheduler.post)
         self._tasks: list[asyncio.Task[None]] = []
-        self._topics = Topics()
+        self._topics, self._known_fleet = Topics(), FleetSnapshot()
         self._connect()
 
-    def _steered(self) -> Steering:
-        return Steering(self.scaler, self.scheduler.serving_in, self.scheduler.running_on)
+    def _published(self, layer: BaseChannelLayer) -> Publisher:
+        heard = self.scheduler, self.health, self.stats, self._usage, self._clock
+        return Publisher(*heard, layer)
 
     def _connect(self) -> None:
         """Who tells whom."""
         self.scheduler.on_trip = self.health.suspect
         self.scheduler.on_scale = self._steering.order
         self.scheduler.on_throttle = self._budgets.limits.throttle
-        self.scheduler.on_warm = self._steering.warm
         self.scaler.attach(self._cards_changed, self.scheduler.running_on)
+        self.scheduler.on_forgotten = lambda: self._spawn(self._priming.run(), "estimates")
         self.gateway.before_metrics = self._publisher.gauges
 
-    def _watchers(self, allowed: Callable[[str], bool]) -> tuple[Health, Probes]:
+    def _watchers(
+        self, allowed: Callable[[str], bool], address_allowed: Callable[[str], bool]
+    ) -> tuple[Health, Probes, KvEvents]:
         health = Health(
             self.scheduler.set_replica,
             self._seen,
@@ -139,7 +146,8 @@ class Runtime:
                 lambda: self.gateway.policy.failover,
             ),
         )
-        return health, Probes(self.scheduler.post, allowed=allowed)
+        kv_events = KvEvents(self.scheduler.post, allowed=address_allowed)
+        return health, Probes(self.scheduler.post, allowed=allowed), kv_events
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
@@ -147,6 +155,7 @@ class Runtime:
         self._usage.start()
         self._decisions.start()
         self._spawn(self._changes.run(self.reload), "changes")
+        self._spawn(self._priming.run(), "estimates")
         self._spawn(self._publisher.run(), "live frames")
         self._spawn(self._worker.run(), "scheduler channel")
         self._spawn(self._escalations.run(), "escalations")
@@ -154,6 +163,7 @@ class Runtime:
         self._spawn(self._gpu_time.run(), "GPU time")
         self._spawn(self.gateway.repeats.run(), "kept answers")
         self._spawn(self.probes.run(), "metrics probes")
+        self._spawn(self.kv_events.run(), "KV cache events")
         self._spawn(self._canary.run(), "canary reports")
         self._spawn(self._become_ready(), "readiness")
 
@@ -173,6 +183,7 @@ class Runtime:
         await self.scaler.close()
         await self.health.close()
         await self.probes.close()
+        await self.kv_events.close()
         await self._escalations.flush()
         await self._gpu_time.flush()
         await self._canary.flush()
@@ -219,6 +230,7 @@ class Runtime:
             return  # by whose rules replicas are judged
         self.health.watch(fleet)
         self.probes.watch(fleet)
+        self.kv_events.watch(fleet)
         self.scheduler.keep_replicas(fleet)
         self.scheduler.set_cards(cards_told(self._known_fleet, cards))
 

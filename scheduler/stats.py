@@ -9,7 +9,7 @@ from metering.core.facts import LANES
 from metering.core.usage import UsageRow
 
 from .calls import Call
-from .core.decisions import Degrade, Dispatch, Kind, Notice, Preempt, Promote, Scale
+from .core.decisions import Degrade, Dispatch, Notice, Preempt, Promote
 from .core.ticket import Ticket
 from .decision_log.recorder import ABOUT_BUSINESSES
 from .live import FeedItem, LaneLive
@@ -99,7 +99,8 @@ class BusinessStats:
 
 
 class Stats:
-    """Everything the live frame and /metrics count. Written by actor and gateway."""
+    """Everything the live frame and /metrics count. Written by actor and gateway; all times are
+    the process clock's, the feed's too."""
 
     def __init__(self, metrics: Metrics) -> None:
         self.metrics = metrics
@@ -176,21 +177,15 @@ class Stats:
         text = f"{notice.name} {notice.kind.value}: {notice.cause}"
         business = notice.name.partition("/")[0] if notice.kind in ABOUT_BUSINESSES else ""
         self.feed.append(FeedItem(now // 1_000_000, notice.kind.value, text, business))
-        if notice.kind in {Kind.PRESSED, Kind.RELIEVED}:
-            self.metrics.pressed(active=notice.kind is Kind.PRESSED)
-
-    def scaled(self, scale: Scale) -> None:
-        """A pool should have another number of cards."""
-        self.metrics.scaled(scale.pool, scale.ready, scale.desired)
 
     def replica_state(self, replica: str, state: str, now: int) -> None:
         """A replica's state as probes found it."""
         self.feed.append(FeedItem(now // 1_000_000, "replica", f"{replica} is {state}"))
 
-    def finished(self, row: UsageRow) -> None:
+    def finished(self, row: UsageRow, now: int) -> None:
         """A request came to its one end."""
         business = self.businesses[row.business]
-        business.touched = row.finished
+        business.touched = now
         business.prompt_tokens += row.prompt_tokens
         business.completion_tokens += row.completion_tokens
         self.metrics.finished(row)
@@ -209,7 +204,7 @@ class Stats:
         kind = "expire" if row.reason == "queue_timeout" else "refuse" if not served else "finish"
         self.feed.append(
             FeedItem(
-                at=row.finished // 1_000_000,
+                at=now // 1_000_000,
                 kind=kind,
                 text=f"{row.status}{': ' + row.reason if row.reason else ''}",
                 business=row.business,

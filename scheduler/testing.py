@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from uuid import UUID
 
 from metering.core.escalations import EscalationMinute
 from metering.core.facts import (
@@ -21,6 +22,8 @@ from metering.core.prices import PriceList
 from metering.core.usage import Consumed, UsageRow
 
 from .canary import Tally, Trial
+from .core.decisions import Throttle
+from .core.events import Sample
 from .core.fleet import FleetSnapshot, ModelFacts, PoolFacts, ReplicaFacts
 from .core.policy import Policy
 from .decision_log.row import DecisionRow
@@ -30,22 +33,32 @@ from .scaling.cards import Card, CardState
 
 @dataclass(slots=True)
 class ManualClock:
-    """Moves when told; ns."""
+    """Moves when told; ns. The wall clock is ``ahead`` of what has passed."""
 
     time: int = 1_700_000_000_000_000_000
+    ahead: int = 0
 
     def now(self) -> int:
         """The present."""
         return self.time
 
+    def wall(self) -> int:
+        """The present date."""
+        return self.time + self.ahead
+
     def advance(self, seconds: float) -> None:
         """Let time pass."""
         self.time += round(seconds * 1e9)
 
+    def jump(self, seconds: float) -> None:
+        """Set the wall clock, while no time passes."""
+        self.ahead += round(seconds * 1e9)
+
 
 @dataclass(slots=True)
 class Memory:
-    """Credentials, fleet and policy held in memory; changes are told through ``news``."""
+    """Credentials, fleet, policy and what was before (``recalled``), held in memory; changes are
+    told through ``news``."""
 
     pepper: bytes = b"test-pepper"
     businesses: dict[str, BusinessFacts] = field(default_factory=dict)
@@ -59,6 +72,7 @@ class Memory:
     version: int = 0
     tried: Trial | None = None
     tallies: dict[int, Tally] = field(default_factory=dict)
+    recalled: Sequence[Sample] = ()
     news: "asyncio.Queue[str]" = field(default_factory=asyncio.Queue)
 
     def access(self) -> AccessSnapshot:
@@ -86,6 +100,10 @@ class Memory:
     def report(self, trial: int, tally: Tally) -> None:
         """Add up what is counted of it."""
         self.tallies.setdefault(trial, Tally()).add(tally)
+
+    def samples(self) -> Sequence[Sample]:
+        """What requests were like before."""
+        return self.recalled
 
     async def run(self, on_change: Callable[[str], Awaitable[None]]) -> None:
         """Tell each topic once, then what is put into ``news``."""
@@ -147,11 +165,17 @@ class MemoryScaler:
         self.changed = changed
 
     def add(
-        self, name: str, pool: str, state: CardState = CardState.IDLE, *, models: Sequence[str] = ()
+        self,
+        name: str,
+        pool: str,
+        state: CardState = CardState.IDLE,
+        *,
+        models: Sequence[str] = (),
+        slots: int = 1,
     ) -> None:
-        """One more card of one slot."""
+        """One more card."""
         served = {model: model for model in models}
-        self.held[name] = Card(ReplicaFacts(name, "", "vllm", pool, 1, models=served), state)
+        self.held[name] = Card(ReplicaFacts(name, "", "vllm", pool, slots, models=served), state)
 
     def to(self, name: str, state: CardState) -> None:
         """A card is there now."""
@@ -162,18 +186,13 @@ class MemoryScaler:
         """All of them."""
         return tuple(self.held.values())
 
-    def start(self, pool: str, count: int, model: str = "") -> int:
-        """The first idle ones are starting."""
-        found = [
-            name
-            for name, card in self.held.items()
-            if card.state is CardState.IDLE
-            and card.facts.pool == pool
-            and (not model or model in card.facts.models)
-        ][:count]
-        for name in found:
-            self.to(name, CardState.STARTING)
-        return len(found)
+    def start(self, card: str, model: str = "") -> bool:
+        """It is starting, or drains no more."""
+        states = {CardState.IDLE: CardState.STARTING, CardState.DRAINING: CardState.UP}
+        if card not in self.held or self.held[card].state not in states:
+            return False
+        self.to(card, states[self.held[card].state])
+        return True
 
     def drain(self, replica: str) -> bool:
         """It is draining."""
@@ -242,7 +261,7 @@ class MemoryLimiter:
     def follow_fleet(self, gpus: float) -> None:
         """It knows no shares."""
 
-    def throttle(self, share: float, least: float) -> None:
+    def throttle(self, throttle: Throttle) -> None:
         """It knows no rates."""
 
     def renew(self, requests: Sequence[str]) -> None:
@@ -285,19 +304,19 @@ class MemoryGrant:
 
 @dataclass(slots=True)
 class MemoryBooks:
-    """Books that say what a test puts into them, and keep the hours as they were told last;
-    ``away`` makes them refuse."""
+    """Books that say what a test puts into them, and keep the hours as each writer has told them
+    last; ``away`` makes them refuse."""
 
     prices: PriceList = field(default_factory=PriceList)
     businesses: dict[str, Decimal] = field(default_factory=dict)
     keys: dict[tuple[str, str], Decimal] = field(default_factory=dict)
     asked: list[tuple[int, int]] = field(default_factory=list)
-    hours: dict[tuple[str, int], GpuHours] = field(default_factory=dict)
+    hours: dict[tuple[UUID, str, int], GpuHours] = field(default_factory=dict)
     away: bool = False
 
-    def month(self, now: int) -> tuple[int, int]:
+    def month(self, wall: int) -> tuple[int, int]:
         """Months of UTC."""
-        first = month_of(datetime.fromtimestamp(now // 10**9, UTC), UTC)
+        first = month_of(datetime.fromtimestamp(wall // 10**9, UTC), UTC)
         begin, end = month_bounds(first, UTC)
         return int(begin.timestamp()) * 10**9, int(end.timestamp()) * 10**9
 
@@ -323,7 +342,7 @@ class MemoryBooks:
         if self.away:
             raise OSError("away")
         for row in hours:
-            self.hours[row.replica, row.hour] = row
+            self.hours[row.writer, row.replica, row.hour] = row
 
 
 @dataclass(slots=True)

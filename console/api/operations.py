@@ -62,6 +62,7 @@ class ReplicaSerializer(serializers.ModelSerializer[Replica]):
             "engine_priority",
             "metrics_url",
             "dcgm_url",
+            "kv_events_url",
             "draining",
             "models",
             "created_at",

@@ -2,8 +2,6 @@
 
 import ipaddress
 import logging
-import time
-import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -27,6 +25,8 @@ from metering.services.gpu_hours import keep_gpu_hours
 from scheduler.addresses import allowed, check_url
 from scheduler.answers import AnswerFiles
 from scheduler.canary import Tally, Trial
+from scheduler.clock import SystemClock
+from scheduler.core.events import Sample
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.decision_log import DecisionWriter
@@ -37,18 +37,11 @@ from scheduler.scaling.processes import LocalProcesses
 from scheduler.selectors.canary import load_trial
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy
+from scheduler.selectors.samples import load_samples
 from scheduler.services.canary import report_canary
 
 log = logging.getLogger(__name__)
 SECOND = 1_000_000_000
-
-
-class SystemClock:
-    """The machine's wall clock."""
-
-    def now(self) -> int:
-        """Nanoseconds since the epoch."""
-        return time.time_ns()
 
 
 class Database:
@@ -89,6 +82,15 @@ class Database:
         finally:
             db.connections.close_all()
 
+    def samples(self) -> Sequence[Sample]:
+        """Some of the last day's requests."""
+        try:
+            return load_samples()
+        except db.Error as error:
+            raise OSError(f"Postgres says: {error}") from error
+        finally:
+            db.connections.close_all()
+
     def report(self, trial: int, tally: Tally) -> None:
         """Add to what is counted of it."""
         try:
@@ -104,11 +106,10 @@ class Books:
 
     def __init__(self, zone: str) -> None:
         self._zone = ZoneInfo(zone)
-        self._process = uuid.uuid4()
 
-    def month(self, now: int) -> tuple[int, int]:
+    def month(self, wall: int) -> tuple[int, int]:
         """Months as bills know them."""
-        first = month_of(datetime.fromtimestamp(now // SECOND, UTC), self._zone)
+        first = month_of(datetime.fromtimestamp(wall // SECOND, UTC), self._zone)
         begin, end = month_bounds(first, self._zone)
         return int(begin.timestamp()) * SECOND, int(end.timestamp()) * SECOND
 
@@ -134,7 +135,7 @@ class Books:
         """These hours stand so now."""
         try:
             keep_gpu_hours(
-                self._process, [(row.replica, row.hour, row.wall, row.busy) for row in hours]
+                [(row.writer, row.replica, row.hour, row.wall, row.busy) for row in hours]
             )
         except db.Error as error:
             raise OSError(f"Postgres says: {error}") from error
@@ -198,6 +199,7 @@ def make_runtime(usage: UsageSink) -> Runtime:
         fleet=database,
         policy=database,
         changes=news,
+        recall=database,
         usage=usage,
         books=Books(settings.BILLING_TZ),
         answers=AnswerFiles(settings.FAIRLANE_DATA_DIR / "answers"),

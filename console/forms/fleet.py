@@ -104,6 +104,14 @@ class ReplicaForm(EntryForm):
     dcgm_url = forms.CharField(
         label=_("GPU metrics address (DCGM)"), max_length=500, required=False
     )
+    kv_events_url = forms.CharField(
+        label=_("Cache events address"),
+        max_length=500,
+        required=False,
+        help_text=_(
+            "Where vLLM or SGLang publish KV cache events, for example tcp://10.0.0.1:5557"
+        ),
+    )
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -124,7 +132,7 @@ class ReplicaForm(EntryForm):
         """The entry of ``replicas``."""
         given = self.cleaned_data
         names = ("name", "url", "engine", "pool", "slots", "gpus", "kv_tokens", "models")
-        more = ("service_class", "path", "token_file", "metrics_url", "dcgm_url")
+        more = ("service_class", "path", "token_file", "metrics_url", "dcgm_url", "kv_events_url")
         found = {name: given[name] for name in (*names, *more) if given[name] not in (None, "")}
         found["levels"] = [int(given["least_level"]), int(given["most_level"])]
         found["engine_priority"] = given["engine_priority"]

@@ -40,26 +40,30 @@ class ReplicaNow(msgspec.Struct, forbid_unknown_fields=True):
     queue: int | None
     models: list[str]
     breaker: str
+    broken: list[str]
 
 
 class PoolNow(msgspec.Struct, forbid_unknown_fields=True):
-    """One pool now: what runs, the slots of its ready replicas, and the cards asked for."""
+    """One pool now: what runs, the slots of its ready replicas, how many of these there are and
+    should be (null: nobody says so)."""
 
     name: str
     dedicated: bool
     lanes: list[str]
     running: int
     slots: int
+    ready: int
     wanted: int | None
 
 
 class OperationsNow(msgspec.Struct, tag_field="view", tag="operations", forbid_unknown_fields=True):
     """All lanes, pools and replicas, refusals by reason over the span, and tokens per second
-    over the last ten. ``pressed``: P0 waits too long. ``predictor_error``: what foretold services
-    were off by, by lane, as a ratio of the mean service; null where nothing has ended."""
+    over the last ten. ``pressed``: models whose P0 waits too long. ``predictor_error``: what
+    foretold services were off by, by lane, as a ratio of the mean service; null where nothing
+    has ended."""
 
     lanes: dict[str, LaneNow]
-    pressed: bool
+    pressed: list[str]
     pools: list[PoolNow]
     replicas: list[ReplicaNow]
     refusals: dict[str, int]

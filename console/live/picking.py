@@ -23,7 +23,7 @@ def operations_now(frame: LiveFrame, history: History) -> OperationsNow:
     """The whole fleet, for those who run it."""
     return OperationsNow(
         lanes=_lanes(frame.lanes, history, frame.at),
-        pressed=frame.pressed,
+        pressed=list(frame.pressed),
         pools=[_pool(pool) for pool in frame.pools],
         replicas=[_replica(replica) for replica in frame.replicas],
         refusals=history.reasons(frame.at),
@@ -94,6 +94,7 @@ def _pool(pool: PoolLive) -> PoolNow:
         lanes=list(pool.lanes),
         running=pool.running,
         slots=pool.slots,
+        ready=pool.ready,
         wanted=pool.wanted,
     )
 
@@ -111,4 +112,5 @@ def _replica(replica: ReplicaLive) -> ReplicaNow:
         queue=replica.queue,
         models=list(replica.models),
         breaker=replica.breaker,
+        broken=list(replica.broken),
     )

@@ -29,6 +29,7 @@ class GpuMeter:
 
     ``known`` False: the replica has left, and only what still runs there counts. ``hours``
     has what was measured so far, by the hour's first second; ``at`` is how far that goes.
+    Dates are ``ahead`` ns later than the meter's times: that says which hour it is, and no more.
     """
 
     gpus: float
@@ -36,12 +37,14 @@ class GpuMeter:
     known: bool = True
     running: int = 0
     hours: dict[int, Hour] = field(default_factory=dict)
+    ahead: int = 0
     _virtual: int = 0
 
     def advance(self, now: int) -> None:
         """Measure up to ``now``."""
         while now > self.at:
-            until = min(now, (self.at // HOUR + 1) * HOUR)
+            edge = ((self.at + self.ahead) // HOUR + 1) * HOUR
+            until = min(now, edge - self.ahead)
             if self.running or self.known:
                 self._spend(until)
             self.at = until
@@ -71,7 +74,7 @@ class GpuMeter:
 
     def _spend(self, until: int) -> None:
         spent = round(self.gpus * MICRO) * (until - self.at)
-        begin = self.at // HOUR * 3600
+        begin = (self.at + self.ahead) // HOUR * 3600
         hour = self.hours.get(begin)
         if hour is None:
             hour = self.hours[begin] = Hour()

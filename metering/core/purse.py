@@ -70,46 +70,75 @@ def rates_of(prices: PriceList, model: str, lane: str) -> Rates:
     )
 
 
-class Purse:
-    """One party's money for a month, in parts; times in ns.
+@dataclass(slots=True)
+class Account:
+    """One month's money, in parts, and the month's first ns and that of the next one. ``spent``
+    counts what has been settled since ``base`` was read from the books, ``held`` is reserved."""
 
-    ``spent`` counts what has been settled since ``base`` was read from the books. Spending
-    exactly the limit is allowed.
+    begins: int
+    ends: int
+    base: int = 0
+    spent: int = 0
+    held: int = 0
+
+
+class Purse:
+    """One party's money for a month, in parts. Times are dates (ns): where the wall clock crosses
+    the month's edge and comes back, what was spent there is still known.
+
+    Spending exactly the limit is allowed.
     """
 
-    __slots__ = ("_month", "base", "begins", "ends", "held", "limit", "spent")
+    __slots__ = ("_month", "account", "limit", "other")
 
-    def __init__(self, limit: int, month: Month, now: int) -> None:
+    def __init__(self, limit: int, month: Month, wall: int) -> None:
         self.limit = limit
         self._month = month
-        self.begins, self.ends = month(now)
-        self.base = self.spent = self.held = 0
+        self.account = Account(*month(wall))
+        self.other: Account | None = None
 
-    def left(self, now: int) -> int:
+    @property
+    def begins(self) -> int:
+        """The present month's first ns."""
+        return self.account.begins
+
+    @property
+    def spent(self) -> int:
+        """What was settled in it since the books were read."""
+        return self.account.spent
+
+    @property
+    def held(self) -> int:
+        """What is reserved in it."""
+        return self.account.held
+
+    def left(self, wall: int) -> int:
         """What may still be reserved; below zero where the limit was lowered, or an answer
         came out dearer than what was reserved for it."""
-        if now >= self.ends:
-            self.begins, self.ends = self._month(now)
-            self.base = self.spent = self.held = 0
-        return self.limit - self.base - self.spent - self.held
+        account = self.account
+        if not account.begins <= wall < account.ends:
+            account = self._turn(wall)
+        return self.limit - account.base - account.spent - account.held
 
-    def wait_for(self, cost: int, now: int) -> int:
+    def wait_for(self, cost: int, wall: int) -> int:
         """0 where there is so much; else the ns until the month is over, NEVER where the limit
         itself is less."""
-        if cost <= self.left(now) and self.limit:
+        if cost <= self.left(wall) and self.limit:
             return 0
-        return self.ends - now if 0 < self.limit >= cost else NEVER
+        return self.account.ends - wall if 0 < self.limit >= cost else NEVER
 
     def take(self, cost: int) -> int:
         """Reserve ``cost``, which is there; returns the month (its first ns) for ``settle``."""
-        self.held += cost
-        return self.begins
+        self.account.held += cost
+        return self.account.begins
 
     def settle(self, month: int, reserved: int, cost: int) -> None:
-        """What was reserved has come to ``cost``. A month that is over is no matter any more."""
-        if month == self.begins:
-            self.held -= reserved
-            self.spent += cost
+        """What was reserved has come to ``cost``. A month that is long over is no matter any
+        more."""
+        for account in (self.account, self.other):
+            if account is not None and account.begins == month:
+                account.held -= reserved
+                account.spent += cost
 
     def rebase(self, month: int, total: int, known: int, *, whole: bool) -> None:
         """The books say ``total`` for the month, at a moment when ``spent`` was ``known``.
@@ -117,6 +146,15 @@ class Purse:
         Where ``whole`` all of that is in them, so they are right, whichever way they differ.
         Else the newest may be missing there: they can only show that more was spent.
         """
-        if month == self.begins:
+        account = self.account
+        if month == account.begins:
             base = total - known
-            self.base = base if whole else max(self.base, base)
+            account.base = base if whole else max(account.base, base)
+
+    def _turn(self, wall: int) -> Account:
+        begins, ends = self._month(wall)
+        found = self.other
+        if found is None or found.begins != begins:
+            found = Account(begins, ends)
+        self.other, self.account = self.account, found
+        return found

@@ -8,13 +8,14 @@ class UsageRow:
     """One finished request; becomes one ``UsageRecord``.
 
     ``id`` is the request's UUIDv7 as text. Times are ns since the epoch, 0 where it never
-    came to that. ``level`` and ``base_level`` are None where the request was refused before
-    it was classified. Tokens are the engine's own figures unless ``estimated``.
-    ``preempted`` counts how often it gave its slot up for another request, and
-    ``recomputed_tokens`` what had to be computed again after that or a failure, as far as
-    it can be known; neither is part of the other figures. ``preempted_for`` is the id of the
-    request that it last made room for, ``displaced`` of the one that last made room for it.
-    ``degraded_to`` is the lighter model that ran in place of the requested one, if one did.
+    came to that: the process clock's while the request is open, dates once it is written down.
+    ``level`` and ``base_level`` are None where the request was refused before it was classified.
+    Tokens are the engine's own figures unless ``estimated``. ``preempted`` counts how often it
+    gave its slot up for another request, and ``recomputed_tokens`` what had to be computed again
+    after that or a failure, as far as it can be known; neither is part of the other figures.
+    ``preempted_for`` is the id of the request that it last made room for, ``displaced`` of the
+    one that last made room for it. ``degraded_to`` is the lighter model that ran in place of the
+    requested one, if one did.
     """
 
     id: str
@@ -58,6 +59,15 @@ class UsageRow:
     def model(self) -> str:
         """The model that ran, or was to: what the request is charged for."""
         return self.degraded_to or self.requested_model
+
+    def move(self, ns: int) -> None:
+        """All its times are later by so much."""
+        self.received += ns
+        self.finished += ns
+        if self.dispatched:
+            self.dispatched += ns
+        if self.first_byte:
+            self.first_byte += ns
 
 
 @dataclass(slots=True, unsafe_hash=True)

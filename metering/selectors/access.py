@@ -17,13 +17,13 @@ from metering.core.facts import (
     Rates,
 )
 from metering.models import ApiKey, Business, ChangeVersion, KeyQuota, Quota
-from metering.selectors.credentials import load_credentials, load_signing_keys
+from metering.selectors.credentials import KEPT, load_credentials, load_signing_keys
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def load_access() -> AccessSnapshot:
-    """Businesses, usable keys and credentials, in seven queries.
+    """Businesses, keys and credentials that are not revoked or long expired, in seven queries.
 
     Read without a transaction: the version first, so that what follows is at least that new;
     keys and credentials before businesses, so that none is of a business still unknown; and
@@ -35,9 +35,9 @@ def load_access() -> AccessSnapshot:
         .values_list("version", flat=True)
         .first()
     )
-    now = timezone.now()
+    since = timezone.now() - KEPT
     rows = list(
-        ApiKey.objects.filter(Q(expires_at=None) | Q(expires_at__gt=now), revoked_at=None)
+        ApiKey.objects.filter(Q(expires_at=None) | Q(expires_at__gt=since), revoked_at=None)
         .order_by("pk")
         .values_list("pk", "digest", "prefix", "business__name", "ceiling", "expires_at")
     )

@@ -13,8 +13,8 @@ SET wall_seconds = excluded.wall_seconds, busy_seconds = excluded.busy_seconds
 """
 
 
-def keep_gpu_hours(process: UUID, hours: Iterable[tuple[str, int, int, int]]) -> None:
-    """Replica, hour (its first second since the epoch), GPU-ns known and busy: as ``process``
-    has measured them so far, in place of what it wrote before."""
+def keep_gpu_hours(hours: Iterable[tuple[UUID, str, int, int, int]]) -> None:
+    """Process, replica, hour (its first second since the epoch), GPU-ns known and busy: as the
+    process has measured them so far, in place of what was written under its name before."""
     with connection.cursor() as cursor:
-        cursor.executemany(_UPSERT, [(process, *row) for row in hours])
+        cursor.executemany(_UPSERT, list(hours))

@@ -34,7 +34,7 @@ def drop_old_rows(now: datetime) -> list[str]:
     until = min(now - timedelta(days=days), held.closed_until)
     edge = until.astimezone(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     old = [table for month, table in partitions().items() if next_month(month) <= edge.date()]
-    dropped = [table for table in old if not _has_unbilled(table, held)]
+    dropped = [table for table in old if not _has_newer(table, held, edge)]
     for table in dropped:
         _drop(table, edge)
     with transaction.atomic(), connection.cursor() as cursor:
@@ -52,13 +52,14 @@ _REST = (
 )
 
 
-def _has_unbilled(table: str, held: BillingClock) -> bool:
-    """Whether rows of a partition go on a bill that is not issued yet."""
+def _has_newer(table: str, held: BillingClock, edge: datetime) -> bool:
+    """Whether rows of a partition go on a bill that is not issued yet, or are of a later month
+    than their ids: a wall clock that was set meanwhile makes such ones."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT EXISTS (SELECT 1 FROM {table}"  # noqa: S608 - a table of ours
             " WHERE billed_in >= %s OR received_at >= %s)",
-            [held.open_month, held.closed_until],
+            [held.open_month, edge],
         )
         row = cursor.fetchone()
     return row is not None and bool(row[0])

@@ -1,46 +1,51 @@
 """Who is let in: nobody who is suspended, held back, or would wait longer than it may.
 
-A request is refused for its latency budget only if the *least* wait that it can have is too
-long: the requests of its own model that come before it, over the rate at which slots that may
-take them come free. Its model must have been measured; each refusal
-takes from the confidence in what was, and one in ``probe_every`` is let in all the same, so
-that no stale estimate locks anybody out.
+A request is refused for its latency budget only if it would be late with the *least* wait that
+it can have: the requests of its own model that come before it, over the rate at which slots that
+may take them come free. Its own time counts at the policy's quantile. Its model must have been
+measured of late: estimates age with time, and one refusal in ``probe_every`` is let in all the
+same, so that no stale estimate locks anybody out.
 
 Who would be refused so, or because no replica is there, gets a lighter model instead where its
 ticket names one that can take it in time and ``admission.degrade`` is on.
 """
 
 from dataclasses import replace
+from statistics import NormalDist
 
 from .breaker import held_back
+from .circuits import all_broken, second_opinion
 from .cold import time_to_start
 from .decisions import Decision, Degrade, Reason, Reject
-from .demand import note_arrival
-from .estimates import EXPLORED
+from .demand import note_arrival, renew_layout
 from .placement import served
 from .request import Request
 from .state import State
+from .waiting import needed
 
+STANDARD = NormalDist()
 MS = 1_000_000
 NS = 1_000_000_000
 
 
 def turned_away(state: State, request: Request) -> Reject | None:
     """The refusal of a new request that may not run, or could not whatever came free."""
-    refusal = _held_back(state, request) or _no_capacity(state, request)
+    refusal = _held_back(state, request)
+    if refusal is None and state.broken and second_opinion(state, request):
+        renew_layout(state)
+    refusal = refusal or _no_capacity(state, request) or _pressed(state, request)
     return Reject(request.ticket.id, *refusal) if refusal is not None else None
 
 
 def _held_back(state: State, request: Request) -> tuple[Reason, int] | None:
     """Reason and wait (ns) where its business or its lane may not run at present."""
-    tenant, pressure = request.tenant, state.pressure
+    tenant = request.tenant
     if tenant.suspended:
         return Reason.TENANT_SUSPENDED, state.service
-    wait = held_back(state, request.ticket.business) if state.breakers else 0
+    ticket = request.ticket
+    wait = held_back(state, ticket.business, ticket.model) if state.breakers else 0
     if wait:
         return Reason.TENANT_SUSPENDED, wait
-    if request.lane == 2 and pressure.active and "throttle_P2" in state.policy.backpressure.action:
-        return Reason.BACKPRESSURE, max(NS, pressure.wait)
     if tenant.running_limit == 0:
         return Reason.CONCURRENCY_EXCEEDED, state.service
     return None
@@ -53,16 +58,25 @@ def _no_capacity(state: State, request: Request) -> tuple[Reason, int] | None:
     return (Reason.NO_CAPACITY, wait) if wait else None
 
 
-def all_broken(state: State, request: Request) -> int:
-    """Time (ns) until a replica for the request may be tried again, if all of them have open
-    breakers; else 0."""
-    ticket, lane = request.ticket, request.lane
-    ends = [
-        replica.busy_until if replica.probes else 0
-        for replica in state.replicas.values()
-        if replica.serving() and replica.takes(ticket.model, lane, ticket.level)
-    ]
-    return max(0, min(ends, default=0) - state.now)
+def _pressed(state: State, request: Request) -> tuple[Reason, int] | None:
+    if request.lane < 2 or "refuse_P2" not in state.policy.backpressure.action:
+        return None
+    wait = state.pressure.holds(request.ticket.model)
+    return (Reason.BACKPRESSURE, max(NS, wait)) if wait else None
+
+
+def too_many(state: State, request: Request) -> bool:
+    """Whether the lane's queue has no room for a new request. While it is full, a business still
+    has an even part of it for each of its models, so that nobody is shut out by others' floods."""
+    lane, queue = request.lane, state.policy.queue(request.lane)
+    full = max(
+        state.lane_queued[lane] / queue.max_queue,
+        (state.lane_tokens[lane] + request.context) / queue.max_queue_tokens,
+    )
+    if full < 1.0:
+        return False
+    own = request.conduct.queued[lane]
+    return own * (state.queuers[lane] + (not own)) * full >= state.lane_queued[lane]
 
 
 def refused_late(state: State, request: Request, out: list[Decision]) -> bool:
@@ -74,10 +88,9 @@ def refused_late(state: State, request: Request, out: list[Decision]) -> bool:
     state.hopeless += 1
     if state.hopeless % admission.probe_every == 0:
         return False
-    state.estimates.doubt(request.ticket.model)
     if lighten(state, request, Reason.LATENCY_BUDGET, out, late):
         return True
-    request.conduct.dropped += 1.0
+    request.conduct.dropped += not request.ticket.budget_named
     out.append(Reject(request.ticket.id, Reason.LATENCY_BUDGET, late))
     return True
 
@@ -91,9 +104,11 @@ def lighten(
     if not full.lighter or not state.policy.admission.degrade:
         return False
     for model in full.lighter:
-        request.ticket = replace(full, model=model, lighter=())
+        request.ticket = replace(full, model=model, lighter=(), blocks=())
+        if (full.business, model) in state.breakers:
+            continue
         if _no_capacity(state, request) is None and not too_late(state, request):
-            request.work = note_arrival(state, request.ticket)
+            request.answer = note_arrival(state, request.ticket)
             request.conduct = request.tenant.conduct(model)
             request.cold = False
             out.append(Degrade(full.id, model, reason, late))
@@ -103,40 +118,45 @@ def lighten(
 
 
 def too_late(state: State, request: Request) -> int:
-    """How much longer (ns) than its budget allows a new request would wait at least; 0 if it
+    """How much longer (ns) than its budget allows a new request would take; 0 if it
     may come in time, or nothing is known."""
-    budget, lane = request.ticket.budget, request.lane
+    budget = request.ticket.budget
     if budget is None or not state.policy.admission.latency_budget or state.policy.mode == "fifo":
         return 0
     wait = request.least = least_wait(state, request)
-    if state.policy.queue(lane).budget_on == "completion" and known(state, request.ticket.model):
-        wait += state.estimates.foreseen(request.ticket)
-    return max(0, wait - budget)
-
-
-def known(state: State, model: str) -> bool:
-    """Whether the model's service time has been measured well enough to refuse by it."""
-    mean = state.estimates.models.get(model)
-    return mean is not None and mean.samples >= EXPLORED
+    deviations = STANDARD.inv_cdf(state.policy.admission.quantile)
+    return max(0, wait + needed(state, request, deviations) - budget)
 
 
 def least_wait(state: State, request: Request) -> int:
     """The least time (ns) until a slot for a request that comes now is free."""
-    model, lane, level = request.ticket.model, request.lane, request.ticket.level
+    model, lane = request.ticket.model, request.lane
     waiting = state.queues.waiting
-    if not any((model, other) in waiting for other in range(lane + 1)) or not known(state, model):
+    if not any((model, other) in waiting for other in range(lane + 1)):
         return 0
-    queue = state.policy.queue(lane)
-    if queue.preempt and state.policy.preemption.enabled and state.stoppable:
+    if not state.estimates.known(model, state.now):
         return 0
     ahead = _ahead(state, request)
-    ends = 0.0
-    for replica in state.replicas.values():
-        if replica.takes(model, lane, level) and replica.serving():
-            if replica.open(state.now):
-                return 0
-            ends += replica.turnover
+    if state.policy.queue(lane).preempt and state.policy.preemption.enabled:
+        freed = _stoppable(state, request, ahead + 1.0)
+        if freed > ahead:
+            return 0
+        ahead -= freed
+    ends = state.turnover(model, lane)
     return int(ahead / ends) if ends else 0
+
+
+def _stoppable(state: State, request: Request, enough: float) -> int:
+    """Slots for such a request that preemption could free; no more are counted than ``enough``."""
+    count = 0
+    for group in state.layout.groups.values() if state.stoppable else ():
+        for replica in group.stoppable.values():
+            if count >= enough or not replica.takes(
+                request.ticket.model, request.lane, request.ticket.level
+            ):
+                break
+            count += len(replica.stoppable)
+    return count
 
 
 def _ahead(state: State, request: Request) -> float:
@@ -145,7 +165,7 @@ def _ahead(state: State, request: Request) -> float:
     many others have queued."""
     ticket, lane, tenant = request.ticket, request.lane, request.tenant
     by_level = state.policy.by_level(lane)
-    ahead, equals, own = 0, 0, 0
+    ahead, equals = 0, 0
     for other in range(lane):
         ahead += state.queues.waiting.get((ticket.model, other), 0)
     for level, models in state.queues.lanes[lane].items():
@@ -156,6 +176,6 @@ def _ahead(state: State, request: Request) -> float:
             ahead += line.live
         else:
             equals += line.live
-            own += len(line.heaps.get(ticket.business, ()))
+    own = request.conduct.queued[lane]
     others = max(1.0, state.weights[lane] / tenant.weight)
     return ahead + min(equals, own * others)

@@ -1,16 +1,18 @@
 """Cold start: P0 whose model no replica serves may have a card started, and waits for it.
 
-A model is asked for once, whoever waits for it. What is not there within ``cold_start.wait_s``
-is given up: its card is given back, who waits is refused, and the model is left alone for
-``failover.open_s``, as a replica is whose breaker opens. A card that came is kept until P0 has
-not needed it for ``backpressure.scale.cooldown_s``. P1 and P2 start nothing and do not wait
-for a start, which may fail: they are told when to come again.
+A model is asked for once, whoever waits for it; ``cards`` sees to a card for each. What is not
+there within ``cold_start.wait_s`` is given up: its card is given back, who waits is refused, and
+the model is left alone for ``failover.open_s``, as a replica is whose breaker opens. A card that
+came is kept until P0 has not needed it for ``backpressure.scale.cooldown_s``, and from then on as
+long as the load needs it. P1 and P2 start nothing for a model that no replica serves, and do not
+wait for a start, which may fail: they are told when to come again.
 """
 
 from typing import TYPE_CHECKING
 
-from .decisions import Decision, Kind, Notice, Reason, Reject, Warm
-from .estimates import learn
+from .cards import let_go
+from .decisions import Decision, Kind, Notice, Reason, Reject
+from .estimates import Mean
 from .placement import served
 from .pool import lanes_let_in
 from .request import QUEUED, Request
@@ -66,11 +68,11 @@ def tend(state: "State", out: list[Decision]) -> None:
                 del state.cold[model]
                 cause = f"P0 has not needed it for {cooldown / NS:g} s"
                 out.append(Notice(Kind.COLD_OVER, model, cause))
-                out.append(Warm(start.pool, model, 0))
+                state.plan_at = 0
         elif (model, 0) in state.layout.sets:
             start.came = start.used = state.now
             took = start.came - start.since
-            learn(state.loads, model, took, MEMORY)
+            state.loads.setdefault(model, Mean(took)).learn(took, MEMORY)
             out.append(Notice(Kind.WARM, model, f"started within {took / NS:.1f} s", took))
         elif state.now - start.since >= _patience(state):
             _give_up(state, model, start, out)
@@ -91,9 +93,9 @@ def _under_way(state: "State", model: str, out: list[Decision]) -> bool:
     if start is None or start.came:
         state.cold[model] = Start(pool, state.now, used=state.now)
         state.watching = True
+        state.plan_at = 0
         cause = f"P0 waits and no replica serves it, a card of {pool} is asked for"
         out.append(Notice(Kind.COLD_START, model, cause))
-        out.append(Warm(pool, model, 1))
     return True
 
 
@@ -117,13 +119,15 @@ def _serves(state: "State", name: str) -> bool:
 
 
 def _room(state: "State", pool: str) -> bool:
-    """Whether the policy allows the pool one more card."""
+    """Whether the policy allows the pool a card for one more model, others giving way to it."""
     most = state.policy.backpressure.scale.max_cards
     if most is None:
         return True
-    ready = {name for name, r in state.replicas.items() if r.pool.name == pool and r.serving()}
-    on = {card.name for card in state.cards.values() if card.on and card.pool.name == pool}
-    return len(ready | on) < most
+    fixed = sum(
+        replica.pool.name == pool and replica.serving() and name not in state.cards
+        for name, replica in state.replicas.items()
+    )
+    return fixed + sum(start.pool == pool for start in state.cold.values()) < most
 
 
 def _needed(state: "State", model: str) -> bool:
@@ -136,7 +140,7 @@ def _needed(state: "State", model: str) -> bool:
     if own:
         return False
     return (
-        (model, 0) in state.estimates.arrived
+        (model, 0) in state.arrived
         or (model, 0) in state.queues.waiting
         or any(
             request.lane == 0 and request.ticket.model == model
@@ -153,7 +157,7 @@ def _give_up(state: "State", model: str, start: Start, out: list[Decision]) -> N
     state.rests[model] = state.now + rest
     cause = f"no replica of it was ready within {_patience(state) / NS:g} s"
     out.append(Notice(Kind.COLD_FAILED, model, cause, state.rests[model]))
-    out.append(Warm(start.pool, model, 0))
+    let_go(state, start.pool, model)
     for request in list(state.requests.values()):
         if request.cold and request.phase is QUEUED and request.ticket.model == model:
             end(state, request)

@@ -3,11 +3,11 @@
 Noting one is a few additions; what they mean is looked at every so often.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from .estimates import PREFILL_PER_DECODE
+from .standing import Tally, Trouble, Witness
 
 if TYPE_CHECKING:
     from .events import Finished
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 
 class Cause(StrEnum):
-    """Why work is moved from the level that it was classified to."""
+    """Why work has more or less weight, or another level, than by itself."""
 
     LATE = "late"  # it misses its budgets
     DROPPED = "dropped"  # it is refused too often
-    LOAD = "load"  # the replicas are busy, and somebody waits for it
     COST = "cost"  # it costs more than it says
     BACKLOG = "backlog"  # its model's queue is long, mostly of its own requests
     NONE = "none"
@@ -28,33 +27,40 @@ class Cause(StrEnum):
 
 @dataclass(slots=True, eq=False)
 class Conduct:
-    """Counts fade with the policy's window. ``ended`` requests ended well, ``urgent`` of them
-    realtime. Of the ``timed``, which have a budget, ``slow`` and ``late`` took longer than
+    """Counts fade with the policy's window. ``ended`` requests ended well. Of the ``timed``,
+    which have a budget of their business's or lane's, ``slow`` and ``late`` took longer than
     two multiples of it; ``dropped`` ones were refused for load. ``cost`` is the sum of what
     ``costed`` requests really cost, as multiples of what was declared.
 
-    ``level`` is how many levels later arrivals are moved, below 0 to more urgent ones, for a
-    ``cause``; ``wish`` which way they should be since ``since`` (ns). ``pace`` is the weight of
-    its business between businesses, as feedback leaves it."""
+    ``queued`` requests wait, by lane. It is raised by ``-steps`` for a ``cause``, which is weight,
+    or lowered by ``steps``, which is weight or levels; ``wish`` says which way it should go since
+    ``since`` (ns). ``pace`` is the weight of its business between businesses, as feedback leaves
+    it.
+
+    ``outcomes`` counts its requests of late and those that ended badly, ``witness`` has the
+    replicas that it was served well on last, ``troubles`` those on which its requests fail."""
 
     pace: float = 1.0
     ended: float = 0.0
-    urgent: float = 0.0
     timed: float = 0.0
     slow: float = 0.0
     late: float = 0.0
     dropped: float = 0.0
     costed: float = 0.0
     cost: float = 0.0
-    level: int = 0
+    queued: list[int] = field(default_factory=lambda: [0, 0, 0])
+    steps: int = 0
     cause: Cause = Cause.NONE
     wish: int = 0
     since: int = 0
+    outcomes: Tally = field(default_factory=Tally)
+    witness: Witness = field(default_factory=Witness)
+    troubles: dict[str, Trouble] = field(default_factory=dict)
 
     @property
     def known(self) -> bool:
         """Whether there is anything to judge, or to take back."""
-        return bool(self.ended or self.dropped or self.level)
+        return bool(self.ended or self.dropped or self.steps)
 
     @property
     def drop_rate(self) -> float:
@@ -63,7 +69,6 @@ class Conduct:
 
     def fade(self, keep: float) -> None:
         """Let so much of the counts stay; what is less than half a request is nothing."""
-        self.urgent *= keep
         self.timed *= keep
         self.slow *= keep
         self.late *= keep
@@ -74,13 +79,22 @@ class Conduct:
         self.dropped = dropped if dropped > 0.5 else 0.0
 
 
+def note_missed(request: "Request") -> None:
+    """A request waits that can't be in time any more. That it ended late is not counted again."""
+    request.missed = True
+    if not request.ticket.budget_named:
+        conduct = request.conduct
+        conduct.timed += 1.0
+        conduct.late += 1.0
+        conduct.slow += 1.0
+
+
 def note_end(state: "State", request: "Request", event: "Finished") -> None:
     """A request has ended well: was it in time, and did it cost what it had declared?"""
     ticket, conduct = request.ticket, request.conduct
-    if ticket.realtime:
-        conduct.urgent += 1.0
     budget = ticket.budget
-    if budget is not None:
+    # What a caller asks for by itself is no measure of what it should have.
+    if budget is not None and not (ticket.budget_named or request.missed):
         rules = state.policy.feedback
         if state.policy.queue(request.lane).budget_on == "completion":
             took = state.now - ticket.arrived
@@ -94,7 +108,9 @@ def note_end(state: "State", request: "Request", event: "Finished") -> None:
         elif took > budget * rules.p95_clear:
             conduct.slow += 1.0
     if event.output and ticket.output:
-        # Who sets no bound has declared nothing. Cost is work as ``estimates`` counts it.
-        real = event.output + event.prompt / PREFILL_PER_DECODE
-        conduct.cost += real / (ticket.output + ticket.prompt / PREFILL_PER_DECODE)
-        conduct.costed += 1.0
+        # Who sets no bound has declared nothing. Cost is time, as far as it is known.
+        effort = state.estimates.effort
+        declared = effort(ticket.model, ticket.prompt, ticket.output)
+        if declared:
+            conduct.cost += effort(ticket.model, event.prompt, event.output) / declared
+            conduct.costed += 1.0

@@ -98,24 +98,24 @@ class Kind(StrEnum):
     RESTORED = "restored"  # a business
     BROKEN = "broken"  # a replica, until a time
     MENDED = "mended"  # a replica
-    PRESSED = "pressed"  # P0 waits too long
-    RELIEVED = "relieved"  # it does not any more
-    ADJUSTED = "adjusted"  # a business's model, by so many levels in all
+    PRESSED = "pressed"  # a model whose P0 waits too long
+    RELIEVED = "relieved"  # a model whose P0 does not any more
+    ADJUSTED = "adjusted"  # a business's model, raised (below 0) or lowered by so many steps
     SCALED = "scaled"  # a pool, to so many cards
-    THROTTLED = "throttled"  # P2's rates, to so many per cent
+    THROTTLED = "throttled"  # a model beside which P2's rates are at so many per cent
     NO_HELP = "no_help"  # more cards in a pool have not helped
     PATH_COLD = "path_cold"  # a model, served by its cold replicas
     PATH_HOT = "path_hot"  # a model, served by its hot ones again
     COLD_START = "cold_start"  # a model, for which a card is started
     WARM = "warm"  # a model that was started takes P0
     COLD_FAILED = "cold_failed"  # a model whose start was given up, until a time
-    COLD_OVER = "cold_over"  # a model whose card is given back
+    COLD_OVER = "cold_over"  # a model for which no card is kept any more
 
 
 @record
 class Notice:
     """The scheduler has changed its ways. ``name`` says whose, ``cause`` why in plain words;
-    ``value`` is a time (ns), levels or cards, as ``kind`` says."""
+    ``value`` is a time (ns), steps or cards, as ``kind`` says."""
 
     kind: Kind
     name: str
@@ -125,7 +125,7 @@ class Notice:
 
 @record
 class Adjust:
-    """The request's ticket is this one from now on: feedback has moved it by so many levels."""
+    """The request's ticket is this one from now on: feedback has lowered it by so many levels."""
 
     ticket: Ticket
     by: int
@@ -133,30 +133,29 @@ class Adjust:
 
 @record
 class Scale:
-    """The pool should have so many cards that take work. ``ready`` has it now."""
+    """The pool should have ``desired`` replicas that take work; ``ready`` do now. Of the scaler's
+    cards in that pool these (``cards``) and no others should be on for that, each named with the
+    model that it is to serve first, empty where any will do. P0 waits for ``models``, which no
+    replica serves: one of the cards is for each. ``cause`` says why in plain words."""
 
     pool: str
     ready: int
     desired: int
+    cards: tuple[tuple[str, str], ...] = ()
+    models: tuple[str, ...] = ()
+    cause: str = ""
 
 
 @record
 class Throttle:
-    """Limits on rates refill for P2 requests at this ``share`` of their rate (0-1) from now on,
-    and at no less than ``least`` as long as nothing else is said."""
+    """P0 of the ``model`` waits too long: limits on rates refill for P2 requests for these
+    ``models`` at this ``share`` of their rate (0-1) from now on, and at no less than ``least`` as
+    long as nothing else is said. At 1 it is over. Of several such shares each holds."""
 
+    model: str
     share: float
     least: float
-
-
-@record
-class Warm:
-    """So many cards of the pool should serve this model, whatever else the pool has: 1 to start
-    one that P0 waits for and to keep it, 0 to give it back."""
-
-    pool: str
-    model: str
-    cards: int
+    models: frozenset[str]
 
 
 Decision = (
@@ -169,7 +168,6 @@ Decision = (
     | WakeAt
     | Notice
     | Scale
-    | Warm
     | Throttle
     | Adjust
 )

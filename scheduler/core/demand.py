@@ -1,17 +1,20 @@
 """How much work comes, and what follows from it every few seconds: the layout, the shares of
-lanes, and feedback."""
+lanes, feedback, and how many cards there should be."""
 
 from math import exp, log2
 
-from .breaker import turn_windows
+from .cards import sample
+from .circuits import try_again
 from .cold import note_use
 from .decisions import Decision
 from .feedback import review
-from .layout import lay_out
+from .kinds import name_group
+from .layout import Demand, lay_out
+from .outstanding import tidy
 from .paths import lay_paths
 from .pool import lanes_let_in
+from .pressure import hold_back
 from .state import State
-from .thrift import follow
 from .ticket import Ticket
 
 NS = 1_000_000_000
@@ -24,19 +27,29 @@ def turn(state: State, out: list[Decision]) -> None:
     """Do what is due every so often."""
     if state.now >= state.lay_out_at:
         renew_layout(state)
-        follow(state, out)
     if state.now >= state.review_at:
         review(state, out)
+    if state.now >= state.plan_at:
+        # Before what happens now: what an arrival finds running is what runs on average.
+        sample(state)
+    # The next decision about cards says itself when it is due.
     state.turn_at = min(state.lay_out_at, state.review_at)
 
 
-def note_arrival(state: State, ticket: Ticket) -> float:
-    """Count a request's work as demand; returns it."""
+def note_arrival(state: State, ticket: Ticket) -> int:
+    """Count a request as demand; returns the output tokens to expect of it."""
     flow = (ticket.model, ticket.lane)
-    work = state.estimates.work(ticket)
-    arrived = state.estimates.arrived
-    arrived[flow] = arrived.get(flow, 0.0) + work
-    return work
+    counts = state.arrived.get(flow)
+    if counts is None:
+        counts = state.arrived[flow] = [0.0, 0.0, 0.0]
+    counts[0] += 1.0
+    if not (ticket.prompt or ticket.output):
+        return 0
+    state.generative.add(ticket.model)
+    answer = state.estimates.tokens(ticket)
+    counts[1] += ticket.prompt
+    counts[2] += answer
+    return answer
 
 
 def renew_layout(state: State) -> None:
@@ -44,19 +57,29 @@ def renew_layout(state: State) -> None:
     if state.cold:
         note_use(state)
     _measure(state)
-    turn_windows(state)
+    due = try_again(state)
     for replica in state.replicas.values():
+        tidy(replica, state.now)
         replica.lay(lanes_let_in(replica.pool, state.policy))
     if state.paths or not all(replica.facts.hot for replica in state.replicas.values()):
         lay_paths(state)
+    for replica in state.replicas.values():
+        replica.group_key = name_group(replica, state.estimates)
     state.layout = lay_out(
         state.replicas,
         state.estimates,
         state.demand,
-        state.layout.prices,
+        state.layout,
         0.0 if state.policy.mode == "fifo" else state.policy.placement.slot_price,
+        state.generative,
+        gated=state.policy.placement.mode == "completion" and state.policy.mode != "fifo",
     )
+    if state.pressure.models:
+        hold_back(state)
     state.lay_out_at = state.now + int(state.policy.placement.reprice_s * NS)
+    if due and due < state.lay_out_at:
+        state.lay_out_at = due
+    state.turn_at = min(state.turn_at, state.lay_out_at)
     if state.policy.mode == "weighted":
         _share(state)
 
@@ -68,12 +91,20 @@ def _measure(state: State) -> None:
         return
     state.laid_out = state.now
     keep = exp(-passed / HORIZON)
-    arrived = state.estimates.arrived
+    arrived = state.arrived
     # In one order for the same events: sets of names have another in each process.
     for flow in (*state.demand, *(flow for flow in arrived if flow not in state.demand)):
-        rate = arrived.get(flow, 0.0) / passed
+        count, prompt, output = arrived.get(flow, (0.0, 0.0, 0.0))
         known = state.demand.get(flow)
-        state.demand[flow] = rate if known is None else known * keep + rate * (1.0 - keep)
+        if known is None:
+            known = state.demand[flow] = Demand(count / passed, prompt / count, output / count)
+            continue
+        before = known.rate * keep
+        known.rate = before + count / passed * (1.0 - keep)
+        if count and known.rate:
+            part = 1.0 - before / known.rate
+            known.prompt += (prompt / count - known.prompt) * part
+            known.output += (output / count - known.output) * part
     arrived.clear()
 
 

@@ -29,18 +29,37 @@ class Arrived:
 @record
 class Adopted:
     """A request that exists already, told to a state that is being rebuilt: it runs on
-    ``replica``, or waits (None) with ``attempt`` attempts behind it."""
+    ``replica``, or waits (None) with ``attempt`` attempts behind it. The state that is told
+    starts nobody by it: the next event does.
+
+    ``facts`` are its replica's (None: not known), which may have left the fleet. It runs since
+    ``dispatched``, and its caller has ``seen`` so many tokens of the attempt; or it waits since
+    ``since`` (ns; 0: since it arrived). ``produced`` tokens are there from earlier attempts;
+    ``failures`` of them broke off, at the replica generations ``tried``. It was told to stop
+    ``preempted`` times, last at ``stopped`` (ns), and has not yet where it is ``stopping``.
+    """
 
     ticket: Ticket
     attempt: int
     replica: str | None
     generation: int
+    facts: ReplicaFacts | None = None
+    dispatched: int = 0
+    seen: int = 0
+    since: int = 0
+    produced: int = 0
+    failures: int = 0
+    tried: frozenset[tuple[str, int]] = frozenset()
+    preempted: int = 0
+    stopped: int = 0
+    stopping: bool = False
+    promoted: bool = False
 
 
 @record
 class Progress:
-    """The caller has seen ``tokens`` output tokens: told at the first byte, and then at most
-    once a second."""
+    """The attempt has produced ``tokens`` output tokens: told at the first, whoever reads it, and
+    then at most once a second."""
 
     request: str
     attempt: int
@@ -50,9 +69,12 @@ class Progress:
 @record
 class Finished:
     """The attempt has ended and holds its slot no longer, whatever came of it. Tokens are the
-    true figures, 0 where they are not known; ``first`` is when the caller had the first of its
-    answer (ns; 0: not known). ``failed``: the replica broke
-    off, or fell silent, and nothing could be saved."""
+    true figures, 0 where they are not known; ``first`` is when the first of its answer
+    was there (ns; 0: not known). ``failed``: the replica broke
+    off, or fell silent, and nothing could be saved. ``cached`` are the prompt tokens that the
+    engine says it found in its prefix cache (None: it says nothing). ``answered``: there was
+    something of an answer; without it nothing is known of the replica, for the engine found
+    fault with the call, or the caller left before."""
 
     request: str
     attempt: int
@@ -60,6 +82,8 @@ class Finished:
     output: int = 0
     failed: bool = False
     first: int = 0
+    cached: int | None = None
+    answered: bool = True
 
 
 @record
@@ -111,7 +135,7 @@ class ReplicaRemoved:
 
 @record
 class CardsChanged:
-    """These cards, and no others, may be put to use or are: what ``Warm`` can be answered with.
+    """These cards, and no others, may be put to use or are: what a ``Scale`` may name.
     Without this event no card is known, and nothing is started for P0."""
 
     cards: tuple[CardFacts, ...]
@@ -119,13 +143,46 @@ class CardsChanged:
 
 @record
 class Measured:
-    """A replica's own figures: GPU and memory use 0-1 (10 s means; None: unknown), and the
-    number of requests waiting inside it."""
+    """A replica's own figures: GPU and memory use 0-1 (10 s means; None: unknown), the number of
+    requests waiting inside it, and how many tokens its KV memory holds in all."""
 
     replica: str
     gpu: float | None
     memory: float | None
     queue: int | None
+    cache_tokens: int | None = None
+
+
+@record
+class CacheChanged:
+    """A replica's engine says that so many tokens (``evicted``) have left its prefix cache; None:
+    all of them."""
+
+    replica: str
+    evicted: int | None
+
+
+@record
+class Sample:
+    """A request of an earlier time, served in one attempt. ``held`` is how long it held its slot,
+    ``first`` how long until its first token (ns; 0: not known); tokens as in ``Finished``."""
+
+    business: str
+    model: str
+    replica: str
+    prompt: int
+    output: int
+    cached: int
+    first: int
+    held: int
+
+
+@record
+class Recalled:
+    """What earlier requests were like, the oldest first: told once, to a state that has learned
+    nothing yet."""
+
+    samples: tuple[Sample, ...]
 
 
 @record
@@ -160,6 +217,8 @@ Event = (
     | ReplicaRemoved
     | CardsChanged
     | Measured
+    | CacheChanged
+    | Recalled
     | PolicyChanged
     | QuotaChanged
     | Tick

@@ -1,13 +1,16 @@
-"""Levels moved by what was measured: who suffers rises, who misbehaves sinks.
+"""Weight and levels changed by what was measured: who suffers rises, who misbehaves sinks.
 
-Every half of the hold time each business's model is judged. It is *raised* within its lane
-while it misses its budgets or is refused too often, unless its business holds far more than
-its share, and realtime work while its replicas are busy; it is *lowered*, into the next lane
-too, while it really costs more than it declares, or while its own requests fill its model's
-queue (P0's are left alone then). A cause must hold before a level is added, and to take one
-back, what was measured must be beyond the lower threshold as long (one that is set above the
-upper counts as equal to it). So nothing is moved more than once per hold time. Arrivals are
-moved, never what waits.
+Every half of the hold time each business's model is judged. It is *raised* while it misses
+budgets that are its business's or lane's, or is refused too often, unless its business holds
+far more than its share: its weight between the businesses of a level or lane grows by a
+quarter with each step, and its level stays, so that no load turns the order of levels round.
+It is *lowered* while it really costs more than it declares, or while its own requests fill its
+model's queue (P0's are left alone then): by levels where these are no strict order, and into
+the next lane; within strict levels by weight.
+
+A cause must hold before a step is made, and to take one back, what was measured must be beyond
+the lower threshold as long (one that is set above the upper counts as equal to it). So nothing
+is moved more than once per hold time. Arrivals are moved, never what waits.
 """
 
 from dataclasses import dataclass, field, replace
@@ -27,7 +30,7 @@ RAISE, BACK, LOWER, STAY = -1, 0, 1, 2
 BEYOND = 0.05
 # Judged no more often than this (ns).
 LEAST = 100 * MS
-# Between businesses a level is worth so much more of the slots.
+# Between businesses a step is worth so much more of the slots.
 STEP = 1.25
 # Who holds so many times its share of what runs suffers by its own doing.
 OWN_DOING = 1.5
@@ -58,7 +61,6 @@ class _Review:
     rules: Feedback
     flows: list[_Flow] = field(default_factory=list)
     costs: dict[str, tuple[float, float]] = field(default_factory=dict)
-    loads: dict[str, float] = field(default_factory=dict)
     waits: dict[str, float] = field(default_factory=dict)
     shares: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -80,38 +82,35 @@ def review(state: State, out: list[Decision]) -> None:
                 conduct.wish, conduct.since = wish, state.now
             elif state.now - conduct.since >= hold:
                 _move(state, flow, cause, text, out)
-        elif conduct.level:
-            conduct.level, conduct.cause, conduct.wish = 0, Cause.NONE, BACK
+        elif conduct.steps:
+            conduct.steps, conduct.cause, conduct.wish = 0, Cause.NONE, BACK
             out.append(Notice(Kind.ADJUSTED, flow.name, "feedback is off"))
         set_pace(state, flow.tenant, conduct)
 
 
 def set_pace(state: State, tenant: Tenant, conduct: Conduct) -> None:
-    """Its weight between businesses: by its own, what it was refused of late, and its level."""
+    """Its weight between businesses: by its own, what it was refused of late, and its steps."""
     pace = tenant.weight
     if conduct.dropped and not tenant.greedy:
         pace *= 1.0 + state.policy.order.drop_rate * conduct.drop_rate
-    if conduct.level and conduct.cause in BETWEEN:
-        pace *= STEP**-conduct.level
+    if conduct.steps and conduct.cause in BETWEEN:
+        pace *= STEP**-conduct.steps
     conduct.pace = pace
 
 
 def adjusted(state: State, conduct: Conduct, ticket: Ticket, out: list[Decision]) -> Ticket:
-    """The ticket at the level that its conduct moves it to; itself where that changes nothing,
-    or nobody would serve it there."""
-    policy, lane, level = state.policy, ticket.lane, ticket.level
-    lanes = (policy.lanes.P0, policy.lanes.P1, policy.lanes.P2)
-    if conduct.level < 0:
-        if conduct.cause is Cause.LOAD and not ticket.realtime:
-            return ticket
-        level = max(min(level, lanes[lane][0]), level + conduct.level)
-    elif conduct.cause is Cause.BACKLOG and lane == 0:
+    """The ticket of a flow that is lowered, at its new level; itself where that changes nothing,
+    nobody would serve it there, or it is weight that counts."""
+    policy, lane = state.policy, ticket.lane
+    if conduct.cause is Cause.BACKLOG and lane == 0:
         return ticket
-    else:
-        level = min(LOWEST, level + conduct.level)
-        lane = max(lane, policy.lane_of(level))
-        if lane > ticket.lane and not _served(state, ticket.model, lane, level):
-            lane, level = ticket.lane, max(ticket.level, lanes[ticket.lane][1])
+    level = min(LOWEST, ticket.level + conduct.steps)
+    lane = max(lane, policy.lane_of(level))
+    if lane > ticket.lane and not _served(state, ticket.model, lane, level):
+        lanes = (policy.lanes.P0, policy.lanes.P1, policy.lanes.P2)
+        lane, level = ticket.lane, max(ticket.level, lanes[ticket.lane][1])
+    if lane == ticket.lane and policy.by_level(lane):
+        return ticket
     if level == ticket.level or not _served(state, ticket.model, lane, level):
         return ticket
     moved = replace(ticket, level=level, lane=lane, budget=_budget(state, ticket, lane))
@@ -163,11 +162,11 @@ def _wish(state: State, found: _Review, flow: _Flow) -> tuple[int, Cause, str]:
     if lower is not None and lower[0]:
         return LOWER, *lower[1:]
     higher = None
-    if conduct.level <= 0 or lower is None:
-        higher = _suffers(found.rules, flow) or _presses(state, found, flow)
+    if conduct.steps <= 0 or lower is None:
+        higher = _suffers(found.rules, flow)
     if higher is not None and higher[0]:
         return RAISE, *higher[1:]
-    lasting = lower if conduct.level > 0 else higher if conduct.level < 0 else None
+    lasting = lower if conduct.steps > 0 else higher if conduct.steps < 0 else None
     if lasting is not None:
         return STAY, *lasting[1:]
     return BACK, Cause.NONE, "the cause is gone"
@@ -244,34 +243,18 @@ def _suffers(rules: Feedback, flow: _Flow) -> Finding | None:
     return None
 
 
-def _presses(state: State, found: _Review, flow: _Flow) -> Finding | None:
-    """Whether somebody waits for its answers, and the replicas that give them are busy."""
-    rules, model, conduct = found.rules, flow.model, flow.conduct
-    if conduct.urgent < rules.min_requests or 2 * conduct.urgent < conduct.ended:
-        return None
-    load = found.loads.get(model)
-    if load is None:
-        held = [r for r in state.replicas.values() if r.serving() and model in r.facts.models]
-        slots = sum(replica.facts.slots for replica in held)
-        running = sum(replica.running for replica in held)
-        load = found.loads[model] = running / slots if slots else 0.0
-    if load < min(rules.load_clear, rules.load_high):
-        return None
-    return load >= rules.load_high, Cause.LOAD, f"{load:.0%} of the slots are taken"
-
-
 def _move(state: State, flow: _Flow, cause: Cause, text: str, out: list[Decision]) -> None:
-    """One level the way that was wished for long enough, and a new hold time."""
+    """One step the way that was wished for long enough, and a new hold time."""
     conduct, bound = flow.conduct, state.policy.feedback.bound
-    before, wish = conduct.level, conduct.wish
+    before, wish = conduct.steps, conduct.wish
     if wish == STAY:
         return
     step = wish if wish != BACK else (before < 0) - (before > 0)
-    level = conduct.level = max(-bound, min(bound, before + step))
+    steps = conduct.steps = max(-bound, min(bound, before + step))
     conduct.since = state.now
-    if level * wish > 0:
+    if steps * wish > 0:
         conduct.cause = cause
-    elif not level:
+    elif not steps:
         conduct.cause = Cause.NONE
-    if level != before:
-        out.append(Notice(Kind.ADJUSTED, flow.name, f"{WORDS[wish]}: {text}", level))
+    if steps != before:
+        out.append(Notice(Kind.ADJUSTED, flow.name, f"{WORDS[wish]}: {text}", steps))

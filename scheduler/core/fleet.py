@@ -49,6 +49,7 @@ class ReplicaFacts:
     token_file: str = ""
     metrics_url: str = ""
     dcgm_url: str = ""
+    kv_events_url: str = ""
     draining: bool = False
     hot: bool = True
 
@@ -56,13 +57,15 @@ class ReplicaFacts:
 @dataclass(frozen=True, slots=True)
 class CardFacts:
     """A card beside the fleet's own replicas, which takes work once it is asked to: it may be
-    started now (``startable``), or it is ``on``: on its way, or a replica already."""
+    started now (``startable``), or it is ``on``: on its way, or a replica already. It takes
+    ``slots`` requests at once (0: not told)."""
 
     name: str
     pool: PoolFacts
     models: frozenset[str]
     startable: bool = False
     on: bool = False
+    slots: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,8 @@ from heapq import heapify, heappop, heappush
 from .request import QUEUED, Request
 from .tenant import Tenant
 
-Entry = tuple[int, int, Request]
+# Rank, arrival's sequence, which of the request's times in a queue it is of, and the request.
+Entry = tuple[int, int, int, Request]
 Head = tuple[float, int, int, str]
 Rank = tuple[float, int, int]
 
@@ -22,16 +23,18 @@ Rank = tuple[float, int, int]
 @dataclass(slots=True, eq=False)
 class Line:
     """Each business with a heap is either parked or *listed*: of its entries in ``heads``
-    the one in ``listed`` counts. A line without a ``lane`` is for the starvation guard: the
-    longest wait goes first there, whoever's it is."""
+    the one in ``listed`` counts. ``ledger`` says by which counter businesses take turns (see
+    ``shares``). A line without is for the starvation guard: the first to have come goes first
+    there, whoever's it is. ``tokens`` of context are those that its requests ask for."""
 
-    lane: int | None
+    ledger: int | None
     heaps: dict[str, list[Entry]] = field(default_factory=dict)
     heads: list[Head] = field(default_factory=list)
     listed: dict[str, Head] = field(default_factory=dict)
     parked: set[str] = field(default_factory=set)
     live: int = 0
     held: int = 0
+    tokens: int = 0
 
     def push(self, request: Request, served: float) -> None:
         """Add a waiting request; ``served`` is its business's counter."""
@@ -39,11 +42,13 @@ class Line:
         heap = self.heaps.get(business)
         if heap is None:
             heap = self.heaps[business] = []
-        rank = request.since if self.lane is None else request.key
-        entry = (rank, request.sequence, request)
+        rank = request.ticket.arrived if self.ledger is None else request.key
+        place = request.turn if self.ledger is None else request.place
+        entry = (rank, request.sequence, place, request)
         heappush(heap, entry)
         self.live += 1
         self.held += 1
+        self.tokens += request.context
         if heap[0] is entry and business not in self.parked:
             self._list(business, entry, served)
 
@@ -51,7 +56,8 @@ class Line:
         """The request waits no longer; sweep when dead entries prevail."""
         heap = self.heaps[request.ticket.business]
         self.live -= 1
-        if heap[0][2] is request:
+        self.tokens -= request.context
+        if heap[0][3] is request:
             heappop(heap)
             self.held -= 1
         elif self.held > 64 and self.held > 2 * self.live:
@@ -59,7 +65,7 @@ class Line:
 
     def peek(self, tenants: Mapping[str, Tenant]) -> tuple[Rank, Request] | None:
         """The request of the least served business that may run, with its rank among lines."""
-        heads, listed, lane = self.heads, self.listed, self.lane
+        heads, listed, ledger = self.heads, self.listed, self.ledger
         while heads:
             head = heads[0]
             served, key, sequence, business = head
@@ -67,19 +73,15 @@ class Line:
                 heappop(heads)
                 continue
             tenant = tenants[business]
-            now = 0.0 if lane is None else tenant.served[lane]
+            now = 0.0 if ledger is None else tenant.served.get(ledger, 0.0)
             heap = self.heaps[business]
             entry = heap[0] if heap else None
-            # As ``_waits`` says, without the call: nothing is asked more often.
-            if entry is None or (
-                entry[2].phase is not QUEUED
-                or entry[0] != (entry[2].since if lane is None else entry[2].key)
-            ):
+            if entry is None or not self._waits(entry):
                 entry = self._head(business)
             if entry is not None and entry[1] == sequence and entry[0] == key and served == now:
                 limit = tenant.running_limit
                 if limit is None or tenant.running < limit:
-                    return (served, key, sequence), entry[2]
+                    return (served, key, sequence), entry[3]
                 heappop(heads)
                 del listed[business]
                 self.parked.add(business)
@@ -114,7 +116,7 @@ class Line:
             while edge and taken < count:
                 entry, place = heappop(edge)
                 if self._waits(entry):
-                    found.append(entry[2])
+                    found.append(entry[3])
                     taken += 1
                 for child in (2 * place + 1, 2 * place + 2):
                     if child < len(heap):
@@ -130,10 +132,9 @@ class Line:
 
     def _waits(self, entry: Entry) -> bool:
         """Whether the entry is its request's present one: it may have run meanwhile."""
-        rank, _, request = entry
-        if request.phase is not QUEUED:
-            return False
-        return rank == (request.since if self.lane is None else request.key)
+        request = entry[3]
+        place = request.turn if self.ledger is None else request.place
+        return request.phase is QUEUED and entry[2] == place
 
     def _head(self, business: str) -> Entry | None:
         heap = self.heaps[business]

@@ -1,11 +1,19 @@
-"""What changes in the fleet: replicas come, change and go, and so do the cards beside them."""
+"""What changes in the fleet: replicas come, change and go, and so do the cards beside them; and
+what businesses may use of it."""
+
+from metering.core.facts import BusinessFacts
 
 from . import events
+from .blame import clear_standing
+from .circuits import count_broken
 from .decisions import Decision
 from .demand import renew_layout
 from .dispatch import fill_all
+from .kinds import name_kind
+from .markets import note_markets
 from .replica import Replica
 from .state import State
+from .tenant import Tenant
 
 
 def replica_changed(state: State, event: events.ReplicaChanged, out: list[Decision]) -> None:
@@ -17,10 +25,14 @@ def replica_changed(state: State, event: events.ReplicaChanged, out: list[Decisi
             _move(state, known, event)
         known.facts, known.pool = event.facts, event.pool
         known.ready, known.warm = event.ready, event.warm
+        for model in known.circuits.keys() - event.facts.models.keys():
+            del known.circuits[model]
     else:
         if known is not None:
             known.counted = False
             state.estimates.forget(name)
+            state.prefixes.forget(name)
+            _forget(state, known)
         state.replicas[name] = Replica(
             event.facts,
             event.pool,
@@ -28,8 +40,17 @@ def replica_changed(state: State, event: events.ReplicaChanged, out: list[Decisi
             event.ready,
             state.use(event.pool),
             warm=event.warm,
+            touched=state.now,
         )
+    replica = state.replicas[name]
+    replica.kind = state.estimates.homes[name] = name_kind(replica)
     _fleet_changed(state, out)
+
+
+def _forget(state: State, replica: Replica) -> None:
+    """What failed on a process that is gone says nothing any more."""
+    for model in replica.standings:
+        clear_standing(state, replica, model)
 
 
 def _move(state: State, replica: Replica, event: events.ReplicaChanged) -> None:
@@ -48,18 +69,29 @@ def replica_removed(state: State, event: events.ReplicaRemoved, out: list[Decisi
     replica = state.replicas.pop(event.name, None)
     if replica is not None:
         replica.counted = False
-        state.blocked.discard(event.name)
+        state.prefixes.forget(event.name)
+        _forget(state, replica)
         _fleet_changed(state, out)
 
 
 def cards_changed(state: State, event: events.CardsChanged, out: list[Decision]) -> None:
     """See CardsChanged."""
     state.cards = {card.name: card for card in event.cards}
+    state.plan_at = 0
+
+
+def set_limits(tenant: Tenant, facts: BusinessFacts | None) -> None:
+    """A business may run and queue so much from now on; None: it is gone."""
+    tenant.running_limit = facts.running if facts is not None else None
+    tenant.queued_limit = facts.queued if facts is not None else None
+    tenant.suspended = facts.suspended if facts is not None else False
+    tenant.weight = facts.weight if facts is not None else 1.0
 
 
 def _fleet_changed(state: State, out: list[Decision]) -> None:
     """Count the pools' slots and lay out anew."""
     count_slots(state)
+    note_markets(state)
     renew_layout(state)
     fill_all(state, out)
 
@@ -76,8 +108,3 @@ def count_slots(state: State) -> None:
         if replica.counted:
             replica.use.slots += replica.facts.slots
             state.free += max(0, replica.facts.slots - replica.running)
-
-
-def count_broken(state: State) -> None:
-    """Count replicas whose breaker is open."""
-    state.broken = sum(replica.probes > 0 for replica in state.replicas.values())

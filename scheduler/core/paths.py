@@ -1,12 +1,13 @@
 """Hot and cold path: a model's hot replicas serve it, and its cold ones only where those do not.
 
 The hot path is left after ``paths.failures`` failed attempts in a row, of more than one
-business or of the only one, or when its attempts take ``paths.latency_factor`` times as long
-as usual and the cold ones are quicker. Every ``paths.probe_s`` ``failover.half_open_probes``
-requests try it again, and when that many have gone well it is back. While no hot replica
-of a model is ready, or all have open breakers, the cold ones help. That all of them are *busy*
-is no reason: waiting is what backpressure and scaling are about, and who goes over for it would
-take the room that the cold path has for the others' failures.
+business or of the only one that uses it of late, or when its attempts take
+``paths.latency_factor`` times as long as usual and the cold ones are quicker. Every
+``paths.probe_s`` ``failover.half_open_probes`` requests try it again, and when that many have
+gone well it is back. While no hot replica of a model is ready, or all have open breakers, the
+cold ones help. That all of them are *busy* is no reason: waiting is what backpressure and
+scaling are about, and who goes over for it would take the room that the cold path has for the
+others' failures.
 
 All of it acts through the layout: what is not in use *rests* on its replica.
 """
@@ -15,10 +16,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from .blame import window
 from .decisions import Kind, Notice
 from .estimates import Mean
 from .replica import NOTHING, Replica
 from .request import Request
+from .standing import Witness
 
 if TYPE_CHECKING:
     from .state import State
@@ -31,13 +34,15 @@ RECENT, USUAL = 8, 64
 
 @dataclass(slots=True)
 class Path:
-    """A model's hot path. ``failures`` in a row, of ``failing`` businesses; ``recent`` and
+    """A model's hot path. ``failures`` in a row, of ``failing`` businesses; ``witness`` says who
+    was served well there last; ``recent`` and
     ``usual`` slot time per unit of work (ns). It is ``off`` since (ns; 0: on); ``tries`` of
     it may start now and more ``at`` a time; those that began since ``begun`` count, ``good``
     ones did well. ``cold``: that the cold path is in use was told."""
 
     failures: int = 0
     failing: set[str] = field(default_factory=set)
+    witness: Witness = field(default_factory=Witness)
     recent: Mean = field(default_factory=lambda: Mean(0.0, 0))
     usual: Mean = field(default_factory=lambda: Mean(0.0, 0))
     off: int = 0
@@ -64,8 +69,8 @@ def lay_paths(state: "State") -> None:
         _turn(state, path)
         helped = False
         for lane in LANES:
-            here = [r for r in hot[model] if _usable(r, lane)]
-            there = [r for r in cold[model] if _usable(r, lane)]
+            here = [r for r in hot[model] if _usable(r, model, lane)]
+            there = [r for r in cold[model] if _usable(r, model, lane)]
             helped |= bool(there) and not here and any(lane in r.lanes_warm for r in hot[model])
             used, left = (there, hot[model]) if path.off else (here, cold[model])
             if not path.tries:
@@ -88,8 +93,8 @@ def _by_model(replicas: Iterable[Replica]) -> dict[str, list[Replica]]:
     return found
 
 
-def _usable(replica: Replica, lane: int) -> bool:
-    return replica.serving() and not replica.probes and lane in replica.lanes
+def _usable(replica: Replica, model: str, lane: int) -> bool:
+    return replica.serving() and model not in replica.circuits and lane in replica.lanes
 
 
 def _covered(replica: Replica, others: list[Replica]) -> bool:
@@ -138,20 +143,30 @@ def note_attempt(
         return False
     slow = False
     if not failed and not request.produced:
-        held = state.now - request.dispatched
-        slow = _measure(state, path, held / state.estimates.done(request.ticket, output))
+        size = _size(request, output)
+        slow = _measure(state, path, (state.now - request.dispatched) / size)
     if path.off:
         return _judge(state, request, path, well=not (failed or slow))
     if not failed:
         path.failures = 0
         path.failing.clear()
-        return _left_for_latency(state, request.ticket.model, path)
+        path.witness.note(request.ticket.business, state.now)
+        return _left_for_latency(state, request, path, _size(request, output))
     path.failures += 1
     path.failing.add(request.ticket.business)
-    alone = state.outcomes.total()[0] == request.tenant.outcomes.total()[0]
+    served = path.witness.others(request.ticket.business)
+    alone = not served or served < state.now - window(state)
     if path.failures < state.policy.paths.failures or not (alone or len(path.failing) > 1):
         return False
     return _leave(state, request.ticket.model, path, f"{path.failures} failures in a row")
+
+
+def _size(request: Request, output: int) -> float:
+    """What a request came to, to compare it with others of its model: a token of the prompt counts
+    as a hundredth of one of the answer, which is near enough for like work."""
+    if not request.generative:
+        return 1.0
+    return (output or request.answer) + request.ticket.prompt / 100
 
 
 def _measure(state: "State", path: Path, unit: float) -> bool:
@@ -166,21 +181,21 @@ def _measure(state: "State", path: Path, unit: float) -> bool:
     return slow
 
 
-def _left_for_latency(state: "State", model: str, path: Path) -> bool:
-    usual, recent = path.usual.value, path.recent.value
+def _left_for_latency(state: "State", request: Request, path: Path, size: float) -> bool:
+    ticket, usual, recent = request.ticket, path.usual.value, path.recent.value
     if path.recent.samples < RECENT or recent <= state.policy.paths.latency_factor * usual:
         return False
     if not usual:
         return False  # of what took no time nothing can be told
     known = [
-        mean.value
+        state.estimates.expected(ticket, replica.facts.name) / size
         for replica in state.replicas.values()
         if not replica.facts.hot and replica.serving()
-        if (mean := state.estimates.service.get((model, replica.facts.name))) is not None
+        if ticket.model in state.estimates.kinds.get(replica.kind, {})
     ]
     if known and min(known) >= recent:
         return False
-    return _leave(state, model, path, f"takes {recent / usual:.1f} times as long as usual")
+    return _leave(state, ticket.model, path, f"takes {recent / usual:.1f} times as long as usual")
 
 
 def _leave(state: "State", model: str, path: Path, cause: str) -> bool:
@@ -188,7 +203,7 @@ def _leave(state: "State", model: str, path: Path, cause: str) -> bool:
     ready = any(
         not replica.facts.hot
         and model in replica.facts.models
-        and any(_usable(replica, lane) for lane in LANES)
+        and any(_usable(replica, model, lane) for lane in LANES)
         for replica in state.replicas.values()
     )
     if not ready:

@@ -1,14 +1,27 @@
-"""Which replica a request goes to, among those that may take it now."""
+"""Which replica a request goes to, among those that may take it now: where it is expected to be
+done soonest, counting what it does to those that are there already (see ``completion``).
 
-from .choice import allowed
+Where kinds of card differ, the toll for taking a slot that others need more is added (see
+``layout``). Chance decides only among equals.
+"""
+
+from collections.abc import Iterator
+from itertools import chain
+
+from .aside import passes
+from .choice import allowed, kept_for_p0
+from .completion import completion, shut
+from .group import FEW, Group
+from .prefixes import WORTH
 from .replica import Replica
 from .request import Request
+from .scoring import best_by_score
 from .state import State
 
-MOST_SESSIONS = 10_000
-SECOND = 1_000_000_000
-# Fewer starts in a second say nothing of whose turn it was.
-FEW = 4
+# Costs this near to each other are equal.
+EQUAL = 1.001
+# Of a large group so many of the least loaded are weighed: they are equally fast, and in order.
+LOOKED_AT = 3
 
 
 def served(state: State, request: Request) -> bool:
@@ -28,28 +41,43 @@ def served(state: State, request: Request) -> bool:
     )
 
 
-def place(state: State, request: Request, tokens: int) -> Replica | None:
-    """The replica that should take the request now, or None: the best of the first tier of
-    its placement set that has room, else of its spill. ``tokens`` is its need of KV cache."""
+def place(state: State, request: Request, *, gated: bool = True) -> Replica | None:
+    """The replica that should take the request now, or None: the best of its placement set that
+    has room, else of its spill. Not ``gated``: be there ever so much to prefill."""
     flow = (request.ticket.model, request.lane)
     layout = state.layout
-    for tiers in (layout.sets.get(flow, ()), layout.spills.get(flow, ())):
-        for tier in tiers:
-            found = _best(state, request, tier, tokens)
-            if found is not None:
-                return found
+    for groups in (layout.sets.get(flow, ()), layout.spills.get(flow, ())):
+        by_score = state.policy.placement.mode == "score"
+        found = (_best_scored if by_score else _soonest)(state, request, groups, gated=gated)
+        if found is not None:
+            return found
     return None
 
 
-def fits(state: State, request: Request, replica: Replica, tokens: int) -> bool:
-    """Whether the replica has KV cache free for a request of so many tokens."""
-    return replica.fits(tokens) and is_large_enough(state, request, replica, tokens)
+def may_start(state: State, request: Request, replica: Replica, *, gated: bool = True) -> bool:
+    """Whether the replica, of the request's set or spill, takes it now. Not ``gated``: be there
+    ever so much to prefill."""
+    least, most = replica.facts.levels
+    return (
+        replica.open(state.now)
+        and least <= request.ticket.level <= most
+        and (not replica.circuits or replica.admits(request.ticket.model))
+        and replica.fits(request.context, request.variance)
+        and not (request.tried and request.avoids(replica))
+        and (
+            request.lane < 2
+            or (allowed(state, replica.use, request.lane) and not kept_for_p0(state, replica))
+        )
+        and (not state.queues.aside or passes(state, request, replica))
+        and is_large_enough(state, request, replica)
+        and not (gated and shut(state, request, replica))
+    )
 
 
-def is_large_enough(state: State, request: Request, replica: Replica, tokens: int) -> bool:
-    """Whether the replica's whole KV cache holds so many tokens, or as many as that of any
-    other which may take the request."""
-    most = replica.facts.kv_tokens
+def is_large_enough(state: State, request: Request, replica: Replica) -> bool:
+    """Whether the replica's whole KV cache holds what the request needs, or as much as that of any
+    other which may take it."""
+    most, tokens = replica.facts.kv_tokens, request.context
     if most is None or tokens <= most:
         return True
     flow = (request.ticket.model, request.lane)
@@ -58,112 +86,106 @@ def is_large_enough(state: State, request: Request, replica: Replica, tokens: in
         (other.facts.kv_tokens is None or other.facts.kv_tokens > most)
         and other.takes(request.ticket.model, request.lane, level)
         and not request.avoids(other)
-        for tiers in (layout.sets.get(flow, ()), layout.spills.get(flow, ()))
-        for tier in tiers
-        for other in tier
+        for groups in (layout.sets.get(flow, ()), layout.spills.get(flow, ()))
+        for group in groups
+        for other in group
     )
 
 
-def roomy(state: State, request: Request) -> list[str]:
-    """Replicas for the request with a slot free, but not the KV cache."""
-    flow = (request.ticket.model, request.lane)
-    bounded = state.layout.bounded.get(flow, ())
-    return [replica.facts.name for replica in bounded if replica.open(state.now)]
+def _best_scored(
+    state: State, request: Request, groups: tuple[Group, ...], *, gated: bool
+) -> Replica | None:
+    """The same by the policy's weights; the cold path waits until no hot one has room."""
+    for hot in (True, False):
+        members = [r for group in groups for r in group if r.facts.hot is hot]
+        free = [r for r in members if may_start(state, request, r, gated=gated)]
+        if free:
+            return best_by_score(state, request, members, free)
+    return None
 
 
-def _best(state: State, request: Request, tier: tuple[Replica, ...], tokens: int) -> Replica | None:
-    now, level, lane = state.now, request.ticket.level, request.lane
-    free = []
-    for replica in tier:
-        if replica.open(now) and fits(state, request, replica, tokens):
-            least, most = replica.facts.levels
-            if (
-                least <= level <= most
-                and not (request.tried and request.avoids(replica))
-                and (lane < 2 or allowed(state, replica.use, lane))
-            ):
-                free.append(replica)
-    if len(free) < 2:
-        return free[0] if free else None
-    scored = scores(state, request, free)
-    best = scored[0][0]
-    placement = state.policy.placement
-    near = [replica for score, _, replica in scored if best - score <= placement.band]
-    chosen = near[state.draw(min(len(near), placement.top_k))]
-    if chosen.picked >= FEW:
-        return _damped(state, request, tier, chosen, [replica for _, _, replica in scored])
-    return chosen
+def _soonest(
+    state: State, request: Request, groups: tuple[Group, ...], *, gated: bool
+) -> Replica | None:
+    """Of what may take the request now the replica where it costs least; of equal ones the one
+    where it was before, else a dedicated one, else the emptier of two drawn. The cold path waits
+    until no hot one has room."""
+    ticket = request.ticket
+    home = request.last or state.prefixes.home(ticket.session, ticket.blocks)
+    for hot in (True, False):
+        found: list[tuple[float, Replica]] = []
+        for group in groups:
+            if group.members[0].facts.hot is hot:
+                _weigh(state, request, group, home, found, gated=gated)
+        if found:
+            least = min(cost for cost, _ in found) * EQUAL
+            best = [replica for cost, replica in found if cost <= least]
+            return best[0] if len(best) == 1 else _pick(state, best, home)
+    return None
 
 
-def _damped(
+def _weigh(
     state: State,
     request: Request,
-    tier: tuple[Replica, ...],
-    chosen: Replica,
-    others: list[Replica],
-) -> Replica:
-    """The chosen one, or the best of the others if it has been given more than is its due in
-    the last second: what has just come back is empty, and looks better to each request in turn
-    than the load of the next second will show. A request's own home is not damped."""
-    name = chosen.facts.name
-    if name in (request.last, state.sessions.get(request.ticket.session, "")):
-        return chosen
-    forget_picks(state)
-    slots, picked = 0, 1
-    for replica in tier:
-        slots += replica.facts.slots
-        picked += replica.picked
-    due = state.policy.placement.most_share * picked / slots
-    if chosen.picked >= due * chosen.facts.slots:
-        for replica in others:
-            if replica.picked < due * replica.facts.slots:
-                return replica
-    return chosen
+    group: Group,
+    home: str,
+    found: list[tuple[float, Replica]],
+    *,
+    gated: bool,
+) -> None:
+    """Add what the request costs (ns) on those of the group that may take it."""
+    if group.short is not None and request.context >= group.short:
+        return
+    toll = state.layout.tolls.get(((request.ticket.model, request.lane), group.name), 0.0)
+    most = state.prefixes.tokens(home, request.ticket.blocks) if home else 0
+    large, looked = len(group) > FEW, 0
+    for replica in _candidates(group, home, gated=gated):
+        if may_start(state, request, replica, gated=gated):
+            cost = toll + completion(state, request, replica)
+            if most:
+                cost += _left_behind(state, request, replica, most)
+            found.append((cost, replica))
+            looked += 1
+            if looked == LOOKED_AT and large:
+                break
+    if large and not looked and _is_full(group, request):
+        group.short = request.context
 
 
-def note_pick(state: State, replica: Replica) -> None:
-    """A request starts there."""
-    replica.picked += 1
-    state.picks.append((state.now, replica))
-    forget_picks(state)
+def _is_full(group: Group, request: Request) -> bool:
+    """Whether the request is too large for what room there is in the group's KV caches."""
+    return bool(request.context) and not any(
+        replica.running < replica.facts.slots and replica.fits(request.context, request.variance)
+        for replica in group
+    )
 
 
-def forget_picks(state: State) -> None:
-    """Let go of what is longer than a second ago."""
-    picks, before = state.picks, state.now - SECOND
-    while picks and picks[0][0] <= before:
-        picks.popleft()[1].picked -= 1
+def _left_behind(state: State, request: Request, replica: Replica, most: int) -> float:
+    """What it counts (ns) that the replica has not as much of the prompt as its home, ``most``
+    tokens."""
+    ticket, name = request.ticket, replica.facts.name
+    lost = most - state.prefixes.tokens(name, ticket.blocks)
+    return WORTH * state.estimates.prefill(ticket.model, name, lost) if lost > 0 else 0.0
 
 
-def scores(
-    state: State, request: Request, replicas: list[Replica]
-) -> list[tuple[float, str, Replica]]:
-    """Placement scores, best first; equal ones by name."""
-    placement, estimates = state.policy.placement, state.estimates
-    weights = (placement.weights.gpu, placement.weights.memory, placement.weights.queue)
-    model = request.ticket.model
-    home = request.last or state.sessions.get(request.ticket.session, "")
-    fastest = min(estimates.per_unit(model, r.facts.name) for r in replicas)
-    found = []
-    for replica in replicas:
-        name = replica.facts.name
-        score = replica.score(state.now, weights)
-        if fastest:
-            slower = estimates.per_unit(model, name) / fastest - 1.0
-            # Noise of measurement must not beat load: only what is clearly slower counts.
-            if slower > 0.25 and estimates.explored(model, name):
-                score -= placement.latency_risk * min(slower, 1.0)
-        if name == home:
-            score += placement.affinity
-        found.append((score, name, replica))
-    found.sort(key=lambda item: (-item[0], item[1]))
-    return found
+def _candidates(group: Group, home: str, *, gated: bool) -> Iterator[Replica]:
+    """Members of the group, the least loaded first; before these the request's home, which a large
+    group might not come to otherwise."""
+    if not gated:
+        return iter(group.members)
+    if home and len(group) > FEW:
+        known = group.member(home)
+        if known is not None:
+            return chain((known,), group.least_loaded())
+    return group.least_loaded()
 
 
-def remember(state: State, request: Request, replica: Replica) -> None:
-    """Keep where a session runs, for the next request of it."""
-    session = request.ticket.session
-    state.sessions.pop(session, None)
-    state.sessions[session] = replica.facts.name
-    if len(state.sessions) > MOST_SESSIONS:
-        del state.sessions[next(iter(state.sessions))]
+def _pick(state: State, equal: list[Replica], home: str) -> Replica:
+    for replica in equal:
+        if replica.facts.name == home:
+            return replica
+    found = [replica for replica in equal if replica.pool.dedicated] or equal
+    # The emptier of two drawn: of all of them one that has just come back would get everything.
+    one = found.pop(state.draw(len(found)))
+    other = found[state.draw(len(found))] if found else one
+    return one if one.running * other.facts.slots <= other.running * one.facts.slots else other

@@ -1,187 +1,134 @@
-"""Backpressure: what is done when P0 waits too long, and when that is over.
+"""Backpressure: what is done where P0 waits too long for a model, and when that is over.
 
-Looked at no more often than ``LOOK`` while P0 waits or pressure lasts. P0's wait is the
-longer of what the longest-waiting of its requests has waited, and what a new one would wait
-by the rate at which slots come free; the latter only where no running work can be stopped for
-it. Mode fifo knows no lanes, and so no pressure.
+P0's wait is judged model by model, no more often than every ``LOOK``, while P0 waits or pressure
+lasts. It is the longer of what the longest-waiting request of the model has waited, and what a
+new one would wait by the rate at which slots for it come free; the latter only where no work
+can be stopped on the replicas that it may use. Until it is over P2 stays queued that would
+run on these replicas, but for what the starvation guard promotes, and the rates of P2 for
+models that share them are slowed (see ``throttle``). Nothing else is touched. Mode weighted
+keeps nobody from its share of the slots; mode fifo knows no lanes, and so no pressure.
 """
 
-from collections.abc import Collection
 from dataclasses import dataclass, field
-from math import ceil
 from typing import TYPE_CHECKING
 
-from .decisions import Decision, Kind, Notice, Scale
-from .line import Line
+from .backlog import p0_waits
+from .decisions import Decision, Kind, Notice
 from .throttle import slow_p2
 
 if TYPE_CHECKING:
-    from .request import Request
     from .state import State
 
 MS = 1_000_000
-NS = 1_000_000_000
 LOOK = 100 * MS
 
 
 @dataclass(slots=True)
-class Growth:
-    """A pool that was asked for more cards. ``base`` is how many it had before, ``kept`` of them
-    for a cold start, which are given back by themselves; ``since`` when
-    the first were asked for, ``calm`` since when they are needed no more (ns; 0: they are).
-    ``given_up``: they have not helped, and no more will be asked for until it is calm."""
+class Pressed:
+    """One model whose P0 waits too long (``active``), since ``since`` (ns), or did so lately.
+    ``wait`` is P0's as seen last (ns). ``models`` share a replica with it in P2. The rates of
+    those ``slowed`` are at ``share`` of what they are, and not below ``least`` soon; that changes
+    next at ``turn`` (ns)."""
 
-    base: int
-    desired: int
     since: int
-    kept: int = 0
-    calm: int = 0
-    given_up: bool = False
+    wait: int = 0
+    active: bool = True
+    models: frozenset[str] = frozenset()
+    slowed: frozenset[str] = frozenset()
+    share: float = 1.0
+    least: float = 1.0
+    turn: int = 0
 
 
 @dataclass(slots=True)
 class Pressure:
-    """``wait`` is P0's as seen last (ns), ``since`` when pressure began, ``calm`` when it ended
-    last. P2's rates are at ``share`` of what they are, and not below ``least`` soon; that changes
-    next at ``turn`` (ns)."""
+    """``models``: those whose P0 waits too long, or whose P2 has not all of its rates back.
+    ``held``: models whose P2 may run nowhere at present, and for how long (ns) P0 waits for
+    whose sake that is; ``holding``: some replica takes no P2 for that."""
 
-    active: bool = False
-    wait: int = 0
-    since: int = 0
-    calm: int = 0
-    share: float = 1.0
-    least: float = 1.0
-    turn: int = 0
-    grown: dict[str, Growth] = field(default_factory=dict)
+    models: dict[str, Pressed] = field(default_factory=dict)
+    held: dict[str, int] = field(default_factory=dict)
+    holding: bool = False
+
+    def pressed(self) -> list[str]:
+        """The models whose P0 waits too long now, by name."""
+        return sorted(name for name, found in self.models.items() if found.active)
+
+    def holds(self, model: str) -> int:
+        """How long (ns) P0 waits for whose sake P2 of this model may run nowhere; 0 where some
+        replica may still take it."""
+        return self.held.get(model, 0)
 
 
-def look(state: "State", out: list[Decision]) -> None:
-    """See how long P0 waits, and act on it."""
-    pressure, rules = state.pressure, state.policy.backpressure
-    pressure.wait = wait = _wait(state)
+def look(state: "State", out: list[Decision]) -> bool:
+    """See how long P0 waits, and act on it. Returns whether P2 that was held may go on."""
+    models, rules = state.pressure.models, state.policy.backpressure
     state.press_at = state.now + LOOK
-    if not pressure.active and wait > rules.p0_wait_ms * MS:
-        pressure.active, pressure.since = True, state.now
-        out.append(Notice(Kind.PRESSED, "P0", f"waits {wait // MS} ms", wait))
-    elif pressure.active and wait < rules.clear_ms * MS:
-        pressure.active, pressure.calm = False, state.now
-        out.append(Notice(Kind.RELIEVED, "P0", f"waits {wait // MS} ms", wait))
-    if pressure.active or pressure.share < 1.0:
-        slow_p2(state, out)
-    if "scale_gpu" in rules.action:
-        if pressure.active and rules.scale.by_p0_backlog:
-            _grow(state, out)
-        elif pressure.grown:
-            _shrink(state, out)
-    state.watching = pressure.active or pressure.share < 1.0 or bool(pressure.grown or state.cold)
+    waits = {} if state.policy.mode == "fifo" else _waits(state)
+    for model in sorted(waits.keys() | models.keys()):
+        wait, found = waits.get(model, 0), models.get(model)
+        if wait > rules.p0_wait_ms * MS and (found is None or not found.active):
+            if found is None:
+                found = models[model] = Pressed(state.now)
+            found.active, found.since = True, state.now
+            state.plan_at = 0
+            out.append(Notice(Kind.PRESSED, model, f"P0 waits {wait // MS} ms", wait))
+        elif found is not None and found.active and wait < rules.clear_ms * MS:
+            found.active = False
+            out.append(Notice(Kind.RELIEVED, model, f"P0 waits {wait // MS} ms", wait))
+        if found is not None:
+            found.wait = wait
+    eased = hold_back(state)
+    for model, found in list(models.items()):
+        slow_p2(state, model, found, out)
+        if not found.active and found.share == 1.0:
+            del models[model]
+    state.watching = bool(models) or any(not start.came for start in state.cold.values())
+    return eased
 
 
-def _wait(state: "State") -> int:
-    if not state.lane_queued[0] or state.policy.mode == "fifo":
-        return 0
-    longest = 0
-    waiting: dict[str, int] = {}
-    for models in state.queues.lanes[0].values():
-        for model, line in models.items():
-            if (model, 0) not in state.layout.sets:
-                continue  # it waits for a replica, not for others' work
-            waiting[model] = waiting.get(model, 0) + _eligible(state, line)
-            for request in line.foremost(1):
-                if request.tenant.may_run:
-                    longest = max(longest, state.now - _since(state, request))
-    if state.yielding or (state.stoppable and state.policy.preemption.enabled):
-        return longest
-    for model, count in waiting.items():
-        ends = state.turnover(model, 0)
-        longest = max(longest, int(count / ends) if ends else 0)
-    return longest
-
-
-def _since(state: "State", request: "Request") -> int:
-    """Since when (ns) a request waits for others' work: not while its replica was started."""
-    start = state.cold.get(request.ticket.model) if request.cold else None
-    return request.since if start is None else max(request.since, start.came or state.now)
-
-
-def _eligible(state: "State", line: Line) -> int:
-    """Requests that wait for a slot: what its own business's limit holds back is no sign of
-    too few cards."""
-    held = sum(
-        len(heap) for business, heap in line.heaps.items() if not state.tenants[business].may_run
-    )
-    return max(0, line.live - held)
-
-
-def backlog(state: "State", lane: int, models: Collection[str]) -> float:
-    """Slot time (ns) of the lane's eligible requests that wait for some models."""
-    found = 0.0
-    for levels in state.queues.lanes[lane].values():
-        for model, line in levels.items():
-            if model in models:
-                for first in line.foremost(1)[:1]:
-                    service = state.estimates.typical(first.ticket, first.work)
-                    found += _eligible(state, line) * service
+def _waits(state: "State") -> dict[str, int]:
+    """P0's wait (ns) by model, foreseen where that is longer and no work gives way."""
+    found = {}
+    preempts = state.policy.preemption.enabled and state.policy.queues.P0.preempt
+    for model, (count, longest) in p0_waits(state).items():
+        ends = 0.0 if preempts and _gives_way(state, model) else state.turnover(model, 0)
+        found[model] = max(longest, int(count / ends)) if ends else longest
     return found
 
 
-def cards_short(state: "State", pool: str) -> int:
-    """Cards that the pool lacks to work P0's backlog off within the time for it:
-    ceil(backlog / (slots of a card x that time) x (1 + headroom)), backlog in slot time (ns)."""
-    scale = state.policy.backpressure.scale
-    members = [r for r in state.replicas.values() if r.pool.name == pool and r.serving()]
-    if not members:
-        return 0
-    work = backlog(state, 0, {model for replica in members for model in replica.facts.models})
-    slots = sum(r.facts.slots for r in members) / len(members)
-    return ceil(work / (slots * scale.drain_s * NS) * (1.0 + scale.headroom))
+def _gives_way(state: "State", model: str) -> bool:
+    """Whether work that may be stopped runs where P0 of the model may."""
+    return any(
+        group.stoppable and model in group.members[0].serves[0]
+        for group in state.layout.groups.values()
+    )
 
 
-def _grow(state: "State", out: list[Decision]) -> None:
-    """Ask for cards in elastic pools."""
-    scale = state.policy.backpressure.scale
-    for name, use in state.pools.items():
-        ready = sum(r.pool.name == name and r.serving() for r in state.replicas.values())
-        if use.dedicated or not ready:
-            continue
-        grown = state.pressure.grown.get(name)
-        if grown is not None:
-            grown.calm = 0
-        if grown is not None and _no_help(state, grown, ready):
-            grown.given_up = True
-            cause = f"{ready} cards, and P0 waits {state.pressure.wait // MS} ms"
-            out.append(Notice(Kind.NO_HELP, name, cause, ready))
-        if grown is not None and grown.given_up:
-            continue
-        desired = ready + cards_short(state, name)
-        if scale.max_cards is not None:
-            desired = min(desired, max(ready, scale.max_cards))
-        if desired > (ready if grown is None else max(ready, grown.desired)):
-            if grown is None:
-                kept = sum(bool(s.came) and s.pool == name for s in state.cold.values())
-                state.pressure.grown[name] = Growth(ready, desired, state.now, kept)
-            else:
-                grown.desired = desired
-            cause = f"P0 waits {state.pressure.wait // MS} ms, {ready} cards are ready"
-            out.append(Notice(Kind.SCALED, name, cause, desired))
-            out.append(Scale(name, ready, desired))
-
-
-def _no_help(state: "State", grown: Growth, ready: int) -> bool:
-    """Whether P0 still waits, though cards have come and had the time to help."""
-    window = int(state.policy.backpressure.scale.help_window_s * NS)
-    asked = max(grown.since, state.pressure.since)
-    return not grown.given_up and ready > grown.base and state.now - asked > window
-
-
-def _shrink(state: "State", out: list[Decision]) -> None:
-    """Give cards back when they have not been needed for long enough."""
-    cooldown = int(state.policy.backpressure.scale.cooldown_s * NS)
-    for name, grown in list(state.pressure.grown.items()):
-        grown.calm = grown.calm or state.now
-        if state.now - grown.calm >= cooldown:
-            del state.pressure.grown[name]
-            ready = sum(r.pool.name == name and r.serving() for r in state.replicas.values())
-            cause = f"P0 has not waited for {cooldown // NS} s"
-            desired = grown.base - grown.kept
-            out.append(Notice(Kind.SCALED, name, cause, desired))
-            out.append(Scale(name, ready, desired))
+def hold_back(state: "State") -> bool:
+    """Mark the replicas whose P2 stays queued, and find the models that this concerns; returns
+    whether a replica is free for P2 again. To be called where replicas have changed, too."""
+    pressure = state.pressure
+    policy = state.policy
+    throttles = "throttle_P2" in policy.backpressure.action and policy.mode == "strict"
+    shared: dict[str, set[str]] = {model: set() for model in pressure.models}
+    waits: dict[str, int] = {}
+    elsewhere: set[str] = set()
+    eased = pressure.holding = False
+    for replica in state.replicas.values():
+        urgent = replica.serving() and replica.facts.levels[0] <= policy.lanes.P0[1]
+        near = [m for m in shared if m in replica.serves[0]] if urgent else []
+        for model in near:
+            shared[model].update(replica.serves[2])
+        wait = max((pressure.models[m].wait for m in near if pressure.models[m].active), default=0)
+        for model in replica.serves[2] if replica.serving() else ():
+            waits[model] = max(waits.get(model, 0), wait)
+            if not wait:
+                elsewhere.add(model)
+        eased |= replica.held and not (throttles and wait)
+        replica.held = bool(throttles and wait)
+        pressure.holding |= replica.held
+    for model, found in pressure.models.items():
+        found.models = frozenset(shared[model])
+    pressure.held = {m: wait for m, wait in waits.items() if wait and m not in elsewhere}
+    return eased

@@ -10,7 +10,7 @@ any. Prices are kept from one solution to the next. (Method: Lagrangian dual of 
 assignment, smoothed as in Sinkhorn scaling; M. Cuturi, 2013.)
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import exp
 
@@ -31,14 +31,24 @@ Flow = tuple[str, int]
 
 @dataclass(slots=True)
 class Plan:
-    """``load``: the fullest group's share of slot time in use, by plan. ``cost``: of a flow
-    (model, lane) on a group, relative to its cheapest group. ``part``: share of the flow that
-    the plan puts there. ``hold``: share of the group's used time that the *model* takes."""
+    """``load``: the fullest group's share of slot time in use, by plan; ``loads``: by group, that
+    of the fullest among those between which work can move. ``cost``: of a flow (model, lane) on a
+    group, relative to its cheapest group. ``part``: share of the flow that the plan puts there.
+    ``hold``: share of the group's used time that the *model* takes. ``prices`` are relative, by
+    group."""
 
     load: float = 0.0
+    loads: dict[str, float] = field(default_factory=dict)
+    prices: Mapping[str, float] = field(default_factory=dict)
     cost: dict[tuple[Flow, str], float] = field(default_factory=dict)
     part: dict[tuple[Flow, str], float] = field(default_factory=dict)
     hold: dict[tuple[str, str], float] = field(default_factory=dict)
+
+    def price(self, flow: Flow, group: str, services: Mapping[str, float]) -> float:
+        """What a request of the flow costs there (ns of slot time of the group that is the
+        cheapest for it), ``services`` being its slot times by group."""
+        cheapest = min(services, key=lambda name: self.prices[name] * services[name])
+        return self.prices[group] * services[group] / self.prices[cheapest]
 
 
 def solve(
@@ -46,15 +56,20 @@ def solve(
     options: Mapping[Flow, Mapping[str, float]],
     slots: Mapping[str, int],
     prices: dict[str, float],
+    priced: Collection[str],
+    *,
+    fresh: bool,
 ) -> Plan:
-    """``demand``: units of work per ns; ``options``: ns of slot time per unit on each group
-    that may take the flow; ``slots``: of each group. ``prices`` is brought up to date."""
-    rounds = ROUNDS if prices.keys() >= slots.keys() else FIRST_ROUNDS
+    """``demand``: requests per ns; ``options``: ns of slot time of one on each group
+    that may take the flow; ``slots``: of each group. ``prices`` is brought up to date: of the
+    groups in ``priced``, the others' are 1. ``fresh``: prices are not from the time before."""
+    rounds = FIRST_ROUNDS if fresh else ROUNDS
     for group in slots:
-        prices.setdefault(group, 1.0)
+        if group not in priced:
+            prices[group] = 1.0
     flows = [flow for flow in options if options[flow]]
     choices = [options[flow] for flow in flows if len(options[flow]) > 1]
-    parts = _parts(slots, choices)
+    parts = [part for part in parts_of(slots, choices) if part[0] in priced]
     split: dict[Flow, dict[str, float]] = {}
     used: dict[str, float] = {}
     for turn in range(rounds):
@@ -70,7 +85,11 @@ def solve(
         errors = [_adjust(part, prices, used, slots, bounds, step) for part in parts]
         if max(errors, default=0.0) <= EVEN:
             break
-    return _plan(demand, options, slots, prices, split, used)
+    plan = _plan(demand, options, slots, prices, split, used)
+    for names in parts_of(slots, choices, alone=True):
+        load = max((used[g] / slots[g] for g in names if slots[g]), default=0.0)
+        plan.loads.update(dict.fromkeys(names, load))
+    return plan
 
 
 def _split(options: Mapping[str, float], prices: Mapping[str, float]) -> dict[str, float]:
@@ -81,8 +100,11 @@ def _split(options: Mapping[str, float], prices: Mapping[str, float]) -> dict[st
     return {group: weight / total for group, weight in weights.items()}
 
 
-def _parts(slots: Mapping[str, int], choices: list[Mapping[str, float]]) -> list[list[str]]:
-    """Groups put together between which work can move."""
+def parts_of(
+    slots: Mapping[str, int], choices: Sequence[Mapping[str, float]], *, alone: bool = False
+) -> list[list[str]]:
+    """Groups put together between which work can move; those that stand ``alone`` too, if asked
+    for."""
     root = {group: group for group in slots}
 
     def find(group: str) -> str:
@@ -97,7 +119,7 @@ def _parts(slots: Mapping[str, int], choices: list[Mapping[str, float]]) -> list
     parts: dict[str, list[str]] = {}
     for group in slots:
         parts.setdefault(find(group), []).append(group)
-    return [part for part in parts.values() if len(part) > 1]
+    return [part for part in parts.values() if alone or len(part) > 1]
 
 
 def _bounds(
@@ -156,7 +178,7 @@ def _plan(
     split: Mapping[Flow, Mapping[str, float]],
     used: Mapping[str, float],
 ) -> Plan:
-    plan = Plan()
+    plan = Plan(prices=prices)
     plan.load = max((used[g] / slots[g] for g in slots if slots[g]), default=0.0)
     for flow, parts in split.items():
         least = min(prices[group] * service for group, service in options[flow].items())

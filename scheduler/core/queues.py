@@ -1,8 +1,9 @@
 """Waiting requests: lane, then level and model, then business, then the request's key."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
+from .conduct import note_missed
 from .line import Line, Rank
 from .replica import Replica
 from .request import Request
@@ -12,6 +13,20 @@ from .tenant import Tenant
 NEVER = 1 << 63
 
 Levels = dict[int, dict[str, Line]]
+# Lane, level and model of requests, and the replica generations that failed them.
+Retry = tuple[int, int, str, frozenset[tuple[str, int]]]
+
+
+@dataclass(slots=True)
+class Aside:
+    """A waiting request for which room is made on a ``replica`` (name; "": nowhere yet): it has a
+    claim on what comes free there, given up at ``until`` (ns), or the replica is kept for it (0).
+    Only lanes and levels more urgent than ``bar`` pass it there."""
+
+    request: Request
+    replica: str
+    until: int
+    bar: tuple[int, int]
 
 
 def no_levels() -> tuple[Levels, Levels, Levels]:
@@ -21,37 +36,54 @@ def no_levels() -> tuple[Levels, Levels, Levels]:
 
 @dataclass(slots=True)
 class Queues:
-    """All lines, and the few requests that must avoid a replica that failed them. A request
-    stays in the lane it was queued in, whatever the policy becomes. ``waits`` has the lowest
-    lane's requests by model and level in order of their wait, for the starvation guard;
-    nobody there who may run has waited since before ``oldest`` (ns)."""
+    """All lines. A request stays in the lane it was queued in, whatever the policy becomes. Those
+    that are too late for their budgets (``missed``) come behind all others of their lane, those
+    that must avoid a replica which failed them (``retries``) before their equals. ``waits`` has the
+    lowest lane's requests by model and level in order of their arrival, for the starvation guard;
+    nobody there who may run has come before ``oldest`` (ns)."""
 
     lanes: tuple[Levels, Levels, Levels] = field(default_factory=no_levels)
+    missed: tuple[Levels, Levels, Levels] = field(default_factory=no_levels)
+    retries: dict[Retry, Line] = field(default_factory=dict)
     waiting: dict[tuple[str, int], int] = field(default_factory=dict)
-    retries: list[Request] = field(default_factory=list)
     waits: dict[tuple[str, int], Line] = field(default_factory=dict)
+    aside: dict[str, Aside] = field(default_factory=dict)
+    vacated: list[str] = field(default_factory=list)
     oldest: int = NEVER
 
-    def push(self, request: Request, served: float) -> None:
+    def push(self, request: Request) -> None:
         """Queue a request; one that failed somewhere goes among the retries."""
         ticket, lane = request.ticket, request.lane
         flow = (ticket.model, lane)
         self.waiting[flow] = self.waiting.get(flow, 0) + 1
-        if lane == 2 and request.since < self.oldest:
-            self.oldest = request.since
-        if request.tried:
-            self.retries.append(request)
-            return
+        request.turn += 1
         if lane == 2:
+            self.oldest = min(self.oldest, ticket.arrived)
             kind = (ticket.model, ticket.level)
             found = self.waits.get(kind)
             if found is None:
                 found = self.waits[kind] = Line(None)
             found.push(request, 0.0)
-        models = self.lanes[lane].setdefault(ticket.level, {})
+        self._push(request)
+
+    def _push(self, request: Request) -> None:
+        ticket, ledger = request.ticket, request.ledger
+        request.place += 1
+        served = request.tenant.served.get(ledger, 0.0)
+        if request.tried:
+            key = (request.lane, ticket.level, ticket.model, request.tried)
+            line = self.retries.get(key)
+            if line is None:
+                line = self.retries[key] = Line(ledger)
+            line.push(request, served)
+            return
+        levels = (self.missed if request.missed else self.lanes)[request.lane]
+        models = levels.get(ticket.level)
+        if models is None:
+            models = levels[ticket.level] = {}
         line = models.get(ticket.model)
         if line is None:
-            line = models[ticket.model] = Line(lane)
+            line = models[ticket.model] = Line(ledger)
         line.push(request, served)
 
     def drop(self, request: Request) -> None:
@@ -61,15 +93,41 @@ class Queues:
         self.waiting[flow] -= 1
         if not self.waiting[flow]:
             del self.waiting[flow]
-        if request.tried:
-            self.retries.remove(request)
-            return
         if lane == 2:
             found = self.waits[ticket.model, ticket.level]
             found.drop(request)
             if not found.live:
                 del self.waits[ticket.model, ticket.level]
-        levels = self.lanes[lane]
+        aside = self.aside.pop(ticket.id, None)
+        if aside is not None:
+            if aside.replica and not aside.until:
+                self.vacated.append(aside.replica)
+        else:
+            self._drop(request)
+
+    def set_aside(self, request: Request, found: Aside) -> None:
+        """Take a waiting request out of its line, for room is made for it."""
+        if request.ticket.id not in self.aside:
+            self._drop(request)
+            # It may have stood in the middle: what is left of it there is nobody.
+            request.place += 1
+        self.aside[request.ticket.id] = found
+
+    def put_back(self, request: Request) -> None:
+        """It waits in its line again."""
+        del self.aside[request.ticket.id]
+        self._push(request)
+
+    def _drop(self, request: Request) -> None:
+        ticket, lane = request.ticket, request.lane
+        if request.tried:
+            key = (lane, ticket.level, ticket.model, request.tried)
+            line = self.retries[key]
+            line.drop(request)
+            if not line.live:
+                del self.retries[key]
+            return
+        levels = (self.missed if request.missed else self.lanes)[lane]
         line = levels[ticket.level][ticket.model]
         line.drop(request)
         if not line.live:
@@ -77,19 +135,28 @@ class Queues:
             if not levels[ticket.level]:
                 del levels[ticket.level]
 
-    def fell(self, business: str, lane: int, served: float) -> None:
-        """The business's counter in the lane has fallen: it may come before others now."""
-        for models in self.lanes[lane].values():
-            for line in models.values():
+    def lines(self, lane: int) -> Iterator[tuple[int, str, Line]]:
+        """All lines of a lane, with level and model."""
+        for table in (self.lanes, self.missed):
+            for level, models in table[lane].items():
+                for model, line in models.items():
+                    yield level, model, line
+        for (of, level, model, _), line in self.retries.items():
+            if of == lane:
+                yield level, model, line
+
+    def fell(self, business: str, ledger: int, served: float) -> None:
+        """The business's counter in the ledger has fallen: it may come before others now."""
+        for _, _, line in self.lines(ledger % 3):
+            if line.ledger == ledger:
                 line.relist(business, served)
 
     def unpark(self, business: str, tenant: Tenant) -> None:
         """Let the business's requests be seen again."""
-        for lane, levels in enumerate(self.lanes):
-            for models in levels.values():
-                for line in models.values():
-                    if business in line.parked:
-                        line.unpark(business, tenant.served[lane])
+        for lane in range(3):
+            for _, _, line in self.lines(lane):
+                if business in line.parked:
+                    line.unpark(business, tenant.served.get(line.ledger or 0, 0.0))
         for line in self.waits.values():
             if business in line.parked:
                 line.unpark(business, 0.0)
@@ -101,100 +168,124 @@ class Queues:
         replica: Replica,
         lane: int,
         models: tuple[str, ...],
-        by_level: bool,
+        now: int,
         tenants: Mapping[str, Tenant],
+        *,
+        by_level: bool,
     ) -> Request | None:
         """The lane's next request among ``models`` that the replica may take, or None.
 
         ``by_level`` serves a level before the next; otherwise the least served business and
-        then the key decide.
+        then the key decide. Who could still be in time at ``now`` (ns) goes first.
         """
-        found: list[tuple[Rank, Request]] = []
-        least, most = replica.facts.levels
-        levels = self.lanes[lane]
-        for level in sorted(levels) if by_level and len(levels) > 1 else levels:
-            if not least <= level <= most:
-                continue
-            lines = levels[level]
-            for model in models:
-                line = lines.get(model)
-                head = line.peek(tenants) if line is not None else None
-                if head is not None:
-                    found.append(head)
-            if by_level and found:
-                break
-        if len(found) == 1:
-            best: Request | None = found[0][1]
-        elif not found:
-            best = None
-        else:
-            # Of one model there is nothing to take turns with.
-            best = min(found)[1] if len(models) == 1 else _in_turn(found)
+        best = self._foremost(replica, lane, models, now, tenants, by_level=by_level)
         if self.retries:
-            return self._retry(replica, lane, models, by_level, tenants, best)
+            return self._retry(replica, lane, models, tenants, best, by_level=by_level)
         return best
+
+    def _foremost(
+        self,
+        replica: Replica,
+        lane: int,
+        models: tuple[str, ...],
+        now: int,
+        tenants: Mapping[str, Tenant],
+        *,
+        by_level: bool,
+    ) -> Request | None:
+        least, most = replica.facts.levels
+        for table in (self.lanes, self.missed):
+            levels = table[lane]
+            found: list[tuple[Rank, Request]] = []
+            for level in sorted(levels) if len(levels) > 1 else list(levels):
+                if not least <= level <= most:
+                    continue
+                for model in models:
+                    head = self._head(levels, level, model, now, tenants)
+                    if head is not None:
+                        found.append(head)
+                if by_level and found:
+                    break
+            if len(found) == 1:
+                return found[0][1]
+            if found:
+                # Of one model there is nothing to take turns with.
+                return min(found)[1] if len(models) == 1 else _in_turn(found)
+        return None
+
+    def _head(
+        self, levels: Levels, level: int, model: str, now: int, tenants: Mapping[str, Tenant]
+    ) -> tuple[Rank, Request] | None:
+        """The first of a line; what is found to be too late meanwhile goes behind all others."""
+        while True:
+            lines = levels.get(level)
+            line = lines.get(model) if lines is not None else None
+            head = line.peek(tenants) if line is not None else None
+            if head is None or head[1].latest >= now or head[1].missed:
+                return head
+            request = head[1]
+            self._drop(request)
+            note_missed(request)
+            self._push(request)
 
     def _retry(
         self,
         replica: Replica,
         lane: int,
         models: tuple[str, ...],
-        by_level: bool,
         tenants: Mapping[str, Tenant],
         best: Request | None,
+        *,
+        by_level: bool,
     ) -> Request | None:
         """A request that has failed once goes before its equals."""
         least, most = replica.facts.levels
-        for request in self.retries:
-            ticket = request.ticket
-            if (
-                request.lane == lane
-                and ticket.model in models
-                and least <= ticket.level <= most
-                and not request.avoids(replica)
-                and tenants[ticket.business].may_run
-                and (best is None or not by_level or ticket.level <= best.ticket.level)
-            ):
-                return request
-        return best
+        here = (replica.facts.name, replica.generation)
+        found: list[tuple[int, Rank, Request]] = []
+        for (of, level, model, tried), line in self.retries.items():
+            if of != lane or model not in models or here in tried or not least <= level <= most:
+                continue
+            head = line.peek(tenants)
+            if head is not None:
+                found.append((level if by_level else 0, *head))
+        if not found:
+            return best
+        level, _, request = min(found, key=lambda item: item[:2])
+        if best is not None and not best.missed and by_level and level > best.ticket.level:
+            return best
+        return request
 
     def overdue(
         self, replica: Replica, before: int, tenants: Mapping[str, Tenant]
-    ) -> Request | None:
-        """Of the lowest lane's requests that the replica may take the one that waits longest,
-        if it waits since ``before`` (ns) or longer."""
+    ) -> Iterator[Request]:
+        """The lowest lane's requests that the replica may take and that have come before (ns), the
+        longest wait first: one of each model and level."""
         if before < self.oldest:
-            return None
+            return
         oldest = NEVER
-        best: tuple[Rank, Request] | None = None
+        found: list[tuple[Rank, Request]] = []
         for head in self._longest(tenants):
             request = head[1]
-            oldest = min(oldest, request.since)
+            oldest = min(oldest, request.ticket.arrived)
             if (
-                request.since <= before
-                and (best is None or head[0] < best[0])
+                request.ticket.arrived <= before
                 and replica.takes(request.ticket.model, 2, request.ticket.level)
                 and not request.avoids(replica)
             ):
-                best = head
+                found.append(head)
         self.oldest = oldest
-        return best[1] if best is not None else None
+        for _, request in sorted(found, key=lambda head: head[0]):
+            yield request
 
     def next_overdue(self, after: int, tenants: Mapping[str, Tenant]) -> int:
-        """The first moment (ns) later than ``after`` since when a request waits that comes
-        first of its kind; 0 if there is none."""
-        found = [head[1].since for head in self._longest(tenants) if head[1].since > after]
-        return min(found, default=0)
+        """The first arrival (ns) later than ``after`` of a request that comes first of its kind; 0
+        if there is none."""
+        found = [head[1].ticket.arrived for head in self._longest(tenants)]
+        return min((at for at in found if at > after), default=0)
 
     def _longest(self, tenants: Mapping[str, Tenant]) -> list[tuple[Rank, Request]]:
         """Of each kind the request of the lowest lane that may run and waits longest."""
-        heads = [head for line in self.waits.values() if (head := line.peek(tenants)) is not None]
-        heads += [
-            ((0.0, request.since, request.sequence), request)
-            for request in self.retries
-            if request.lane == 2 and tenants[request.ticket.business].may_run
-        ]
-        return heads
+        return [head for line in self.waits.values() if (head := line.peek(tenants)) is not None]
 
 
 def _in_turn(found: list[tuple[Rank, Request]]) -> Request:
@@ -202,6 +293,6 @@ def _in_turn(found: list[tuple[Rank, Request]]) -> Request:
     best = min(found)[1]
     mine = [head for head in found if head[1].tenant is best.tenant]
     if len(mine) > 1:
-        turns = best.tenant.turns
-        best = min(mine, key=lambda head: (turns.get(head[1].ticket.model, 0), head[0]))[1]
+        turns, now = best.tenant.turns, best.tenant.turn
+        best = min(mine, key=lambda h: (max(now, turns.get(h[1].ticket.model, 0.0)), h[0]))[1]
     return best

@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .fleet import PoolFacts, ReplicaFacts
-from .policy import Failover
 from .pool import PoolUse
+from .standing import Circuit, Standing, Witness
 
 if TYPE_CHECKING:
+    from .group import Group
     from .request import Request
 
 BUSY_LEAST = 250_000_000
 BUSY_MOST = 8_000_000_000
-# Figures older than this (ns) count as unknown, never as idle.
-STALE = 10_000_000_000
-UNKNOWN = 0.5
+# Standard deviations of what runs that the KV cache has to spare.
+SPARE = 2.0
 NOTHING: tuple[frozenset[str], frozenset[str], frozenset[str]] = (frozenset(),) * 3
 # Until a first request has been stopped there (ns).
 STOPPING_PRIOR = 50_000_000
@@ -24,16 +24,25 @@ STOPPING_MEMORY = 8
 
 @dataclass(slots=True, eq=False)
 class Replica:
-    """``running`` requests and ``kv_used`` tokens are counted from the moment of dispatch,
-    never read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the
-    engine's own figures, as of ``measured`` (ns). ``holds`` has the requests that run here,
-    of which ``turnover`` end per ns by expectation, ``lanes`` those let in by pool and policy,
-    ``lanes_warm`` those let in once it is ``warm``, ``serves`` the models by lane, but for those
-    that ``rest`` there (see ``paths``). Layouts bring that up to date. ``use`` is
-    its pool's; ``counted`` says that its free slots are in the state's count. ``stopping`` is
-    how long it takes a request to stop (ns). ``picked`` requests started here in the last second.
-    ``failures`` in a row, of ``failing`` businesses, open its breaker; ``probes`` may run while
-    that is half open."""
+    """``running`` requests and ``kv_used`` tokens are counted from the moment of dispatch, never
+    read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the engine's own
+    figures, as of ``measured`` (ns). ``holds`` has the requests that run here, of which
+    ``turnover`` end and ``kv_turnover`` tokens come free per ns by expectation, ``kv_variance`` is
+    that of ``kv_used`` (tokens squared), and of which those in ``stoppable`` may be stopped for
+    others, the newest last; ``lanes`` those let in by pool and policy, ``lanes_warm`` those let in
+    once it is ``warm``, ``serves`` the models by lane, but for those that ``rest`` there (see
+    ``paths``). Layouts bring that up to date. ``use`` is its pool's; ``counted`` says that its free
+    slots are in the state's count. ``stopping`` is how long it takes a request to stop (ns).
+    ``picked`` requests started here in the last second. While it is ``held`` for P0 that waits too
+    long, P2 is not started here. ``witness`` says which business and model was served well here
+    last (by ``Conduct``), ``standings`` how each model has fared, ``circuits`` are the open
+    breakers by model. ``prefills`` has the requests whose first token is not there, with the ns
+    that their prefill is to take, until when it is believed to, a reading of ``shared`` (see
+    ``outstanding``) and their lane; ``prefill_ns`` is the sum by lane, ``prefilled`` when the last
+    was over (ns); ``area`` is the integral of ``running``, ``shared`` that of 1 / prefills, as of
+    ``touched`` (ns). ``kind`` is what the fleet says of such a card, ``speed_class`` how fast it is
+    compared to its kind (0: as fast); ``group`` are the replicas that are alike in all of this,
+    ``group_key`` is its name."""
 
     facts: ReplicaFacts
     pool: PoolFacts
@@ -45,14 +54,14 @@ class Replica:
     kv_used: int = 0
     busy_until: int = 0
     busy_for: int = 0
-    failures: int = 0
-    failing: set[str] = field(default_factory=set)
-    probes: int = 0
     gpu: float | None = None
     memory: float | None = None
     queue: int | None = None
     measured: int = 0
     turnover: float = 0.0
+    kv_turnover: float = 0.0
+    kv_variance: float = 0.0
+    stoppable: "dict[str, Request]" = field(default_factory=dict)
     stopping: int = STOPPING_PRIOR
     warm: bool = True
     lanes: frozenset[int] = frozenset()
@@ -60,12 +69,36 @@ class Replica:
     serves: tuple[Collection[str], Collection[str], Collection[str]] = NOTHING
     rest: tuple[frozenset[str], frozenset[str], frozenset[str]] = NOTHING
     picked: int = 0
+    held: bool = False
+    witness: Witness = field(default_factory=Witness)
+    standings: dict[str, Standing] = field(default_factory=dict)
+    circuits: dict[str, Circuit] = field(default_factory=dict)
     holds: "dict[str, Request]" = field(default_factory=dict)
+    prefills: dict[str, tuple[float, int, float, int]] = field(default_factory=dict)
+    prefill_ns: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
+    area: float = 0.0
+    shared: float = 0.0
+    touched: int = 0
+    prefilled: int = 0
+    cache_tokens: int | None = None
+    kind: str = ""
+    speed_class: int = 0
+    group_key: str = ""
+    group: "Group | None" = None
 
     def takes(self, model: str, lane: int, level: int) -> bool:
-        """Whether it holds the model and its lanes and bounds let this lane and level in."""
+        """Whether it holds the model, its lanes and bounds let this lane and level in, and so
+        does the model's breaker."""
         least, most = self.facts.levels
-        return model in self.serves[lane] and least <= level <= most
+        if not (model in self.serves[lane] and least <= level <= most):
+            return False
+        return not self.circuits or self.admits(model)
+
+    def could_take(self, model: str, lane: int, level: int) -> bool:
+        """The same, were the model's breaker closed."""
+        least, most = self.facts.levels
+        held = model in self.facts.models and model not in self.rest[lane]
+        return held and lane in self.lanes and least <= level <= most
 
     def will_take(self, model: str, lane: int, level: int) -> bool:
         """The same, now or as soon as it is warm."""
@@ -73,10 +106,13 @@ class Replica:
         return model in self.facts.models and lane in self.lanes_warm and least <= level <= most
 
     def lay(self, lanes: frozenset[int]) -> None:
-        """Lanes let in by pool and policy; what rests is known."""
+        """Lanes let in by pool and policy; what rests, or is left alone, is known."""
         self.lanes_warm = lanes
         self.lanes = lanes if self.warm else lanes - {0}
-        models = self.facts.models
+        models: Collection[str] = self.facts.models
+        if self.circuits:
+            alone = self.left_alone
+            models = [model for model in models if model not in alone]
         self.serves = (
             self._served(0, models) if 0 in self.lanes else (),
             self._served(1, models) if 1 in self.lanes else (),
@@ -87,6 +123,11 @@ class Replica:
         rest = self.rest[lane]
         return tuple(model for model in models if model not in rest) if rest else models
 
+    @property
+    def left_alone(self) -> list[str]:
+        """Models that nothing goes to for now, in order."""
+        return sorted(model for model, circuit in self.circuits.items() if not circuit.trying)
+
     def serving(self) -> bool:
         """Whether it takes new work at all."""
         return self.ready and not self.facts.draining
@@ -95,18 +136,29 @@ class Replica:
         """Whether a slot may be given out now."""
         return (
             self.ready
-            and self.running < (self.probes or self.facts.slots)
+            and self.running < self.facts.slots
             and not self.facts.draining
             and self.busy_until <= now
         )
+
+    def cache_room(self) -> int:
+        """Tokens that its prefix cache has room for beside what runs; 0: not known."""
+        most = self.cache_tokens or self.facts.kv_tokens
+        return max(1, most - self.kv_used) if most else 0
 
     def need(self, tokens: int) -> int:
         """KV tokens to reserve: at most all there are, for the engine judges what is too long."""
         return min(tokens, self.facts.kv_tokens) if self.facts.kv_tokens else 0
 
-    def fits(self, tokens: int) -> bool:
-        """Whether the KV cache has room beside what runs."""
-        return not self.facts.kv_tokens or self.kv_used + self.need(tokens) <= self.facts.kv_tokens
+    def fits(self, tokens: int, variance: float = 0.0) -> bool:
+        """Whether the KV cache has room beside what runs for a request of so many tokens, of which
+        the ``variance`` (tokens squared) is known: for what all of it usually comes to, and two
+        standard deviations of that to spare. An engine that runs short computes again."""
+        most = self.facts.kv_tokens
+        if not most or not self.running:
+            return True
+        spare: float = SPARE * max(0.0, self.kv_variance + variance) ** 0.5
+        return self.kv_used + self.need(tokens) + spare <= most
 
     def hold_off(self, now: int) -> None:
         """The engine said it is busy: leave it alone, each time in a row twice as long."""
@@ -119,40 +171,22 @@ class Replica:
         """Learn how long a stop takes here: engines differ, and so does what they save."""
         self.stopping += (took - self.stopping) // STOPPING_MEMORY
 
-    def fail(self, now: int, rules: Failover, business: str, *, alone: bool) -> bool:
-        """One more attempt has failed here; True if that opens the breaker, or opens it again.
-        Nothing comes here for a time, then a few requests to try it with. One business's
-        requests open it only where it is ``alone``: else it could take the fleet from others."""
-        self.failures += 1
-        self.failing.add(business)
-        if self.failures < rules.fail_threshold or now < self.busy_until:
-            return False
-        if not (alone or self.probes or len(self.failing) > 1):
-            return False
-        self.probes = rules.half_open_probes
-        self.busy_until = now + int(rules.open_s * 1e9)
-        return True
+    def standing(self, model: str) -> Standing:
+        """How the model stands here, made on first sight."""
+        found = self.standings.get(model)
+        if found is None:
+            found = self.standings[model] = Standing()
+        return found
 
-    def mend(self) -> bool:
-        """An attempt has gone well; True if that closes the breaker."""
-        self.failures = 0
-        self.failing.clear()
-        broken, self.probes = self.probes > 0, 0
-        return broken
-
-    def score(self, now: int, weights: tuple[float, float, float]) -> float:
-        """``w1(1 - gpu) + w2(1 - memory) + w3(1 - queue)``; a figure that the replica does not
-        give, or below our own count, is taken from our own count."""
-        load = self.running / self.facts.slots
-        kv = self.kv_used / self.facts.kv_tokens if self.facts.kv_tokens else load
-        gpu, memory, queue = load, kv, load
-        if self.measured and now - self.measured > STALE:
-            # It may be as busy as it may be idle.
-            gpu, memory = max(load, UNKNOWN), max(kv, UNKNOWN)
-        else:
-            gpu = load if self.gpu is None else max(self.gpu, load)
-            memory = kv if self.memory is None else max(self.memory, kv)
-            if self.queue is not None:
-                queue = max(load, min(1.0, self.queue / self.facts.slots))
-        w_gpu, w_memory, w_queue = weights
-        return w_gpu * (1.0 - gpu) + w_memory * (1.0 - memory) + w_queue * (1.0 - queue)
+    def admits(self, model: str) -> bool:
+        """Whether the model's breaker lets one more request through."""
+        circuit = self.circuits.get(model)
+        if circuit is None:
+            return True
+        if not circuit.trying:
+            return False
+        trials = sum(
+            request.ticket.model == model and request.dispatched >= circuit.until
+            for request in self.holds.values()
+        )
+        return trials < circuit.probes

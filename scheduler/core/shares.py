@@ -1,75 +1,120 @@
-"""Whose turn it is: what businesses and lanes have used of the slots."""
+"""Whose turn it is: what businesses and lanes have used.
 
-from .choice import LANES
+Between businesses it is GPU time that counts, by what it costs: a prefill has the card to itself,
+what is decoded or takes a fixed time one of its slots, and a card of eight GPUs counts eight times.
+A *ledger* is one lane of one *market*: pools among which work can move. Who has used much where
+others never run is not behind them here.
+"""
+
+from .choice import LANES, could_use
+from .counters import Active
+from .replica import Replica
 from .request import Request
 from .state import State
+
+
+def ledger_of(state: State, request: Request) -> int:
+    """The ledger of the request's model and lane."""
+    return 3 * state.markets.get(request.ticket.model, 0) + request.lane
 
 
 def join(state: State, request: Request) -> None:
     """Count a request in its lane. A business that was idle there starts with the least
     served of those that were not, a lane that was idle with the others."""
     business, lane, tenant = request.ticket.business, request.lane, request.tenant
-    if not tenant.active[lane]:
-        least = state.active[lane].least(state.tenants)
+    ledger = request.ledger = ledger_of(state, request)
+    active = state.active.get(ledger)
+    if active is None:
+        active = state.active[ledger] = Active(ledger)
+    if not (state.lane_queued[lane] or state.lane_running[lane]):
+        _join_lane(state, lane)
+    if business not in active.requests:
+        least = active.least(state.tenants)
         if least is None:
-            least = state.virtual[lane]
-            _join_lane(state, lane)
-        if tenant.used[lane] < least:
-            tenant.served[lane] += least - tenant.used[lane]
-            tenant.used[lane] = least
-        state.active[lane].join(business, tenant.used[lane])
+            least = active.virtual
+        used = tenant.used.get(ledger, 0.0)
+        if used < least:
+            tenant.served[ledger] = tenant.served.get(ledger, 0.0) + least - used
+            used = tenant.used[ledger] = least
+        active.join(business, used)
+    active.requests[business] += 1
     tenant.active[lane] += 1
 
 
 def _join_lane(state: State, lane: int) -> None:
-    others = [state.passes[other] for other in LANES if state.active[other].entries]
+    others = [
+        state.passes[other]
+        for other in LANES
+        if state.lane_queued[other] or state.lane_running[other]
+    ]
     if others:
         state.passes[lane] = max(state.passes[lane], min(others))
 
 
 def leave(state: State, request: Request) -> None:
     """Take a request out of its lane's count."""
-    lane, tenant = request.lane, request.tenant
-    tenant.active[lane] -= 1
-    if not tenant.active[lane]:
-        state.active[lane].leave(request.ticket.business)
-        state.virtual[lane] = max(state.virtual[lane], tenant.used[lane])
+    tenant, business = request.tenant, request.ticket.business
+    active = state.active[request.ledger]
+    tenant.active[request.lane] -= 1
+    active.requests[business] -= 1
+    if not active.requests[business]:
+        active.leave(business)
+        active.virtual = max(active.virtual, tenant.used.get(request.ledger, 0.0))
 
 
-def charge(state: State, request: Request) -> None:
-    """Count the slot time expected of a request that starts."""
-    lane, tenant = request.lane, request.tenant
-    due = request.estimate * state.policy.order.fairness / request.conduct.pace
-    request.charged = due
-    tenant.served[lane] += due
-    state.sequence += 1
-    tenant.turns[request.ticket.model] = state.sequence
-    state.passes[lane] += request.estimate / state.shares[lane]
+def cost(replica: Replica, prefill: float, rest: float) -> float:
+    """GPU time (ns) of an attempt that prefills for so long, and holds its slot for the rest."""
+    return (replica.facts.gpus or 1.0) * (prefill + rest / replica.facts.slots)
 
 
-def settle(state: State, request: Request, *, lost: bool) -> None:
+def charge(state: State, request: Request, replica: Replica) -> None:
+    """Count what a request that starts is expected to cost."""
+    ledger, tenant = request.ledger, request.tenant
+    due = cost(replica, request.prefill, request.estimate - request.prefill)
+    request.charged = due * state.policy.order.fairness / request.conduct.pace
+    tenant.served[ledger] = tenant.served.get(ledger, 0.0) + request.charged
+    model = request.ticket.model
+    tenant.turn = max(tenant.turn, tenant.turns.get(model, 0.0))
+    tenant.turns[model] = tenant.turn + due
+    if state.policy.mode == "weighted":
+        _keep_up(state, request.lane, replica)
+    state.passes[request.lane] += request.estimate / state.shares[request.lane]
+
+
+def _keep_up(state: State, lane: int, replica: Replica) -> None:
+    """A slot of the replica has gone to the lane: those behind it that could not have used it
+    save nothing up for that."""
+    reached = state.passes[lane]
+    for other in LANES:
+        if state.passes[other] < reached and not could_use(state, replica, other):
+            state.passes[other] = reached
+
+
+def settle(state: State, request: Request, replica: Replica, *, lost: bool) -> None:
     """Count what it was instead. ``lost``: it will be done again, and is charged then."""
-    lane, tenant = request.lane, request.tenant
+    ledger, tenant = request.ledger, request.tenant
     held = state.now - request.dispatched
-    state.passes[lane] += (held - request.estimate) / state.shares[lane]
-    due = 0.0 if lost else held * state.policy.order.fairness / request.conduct.pace
-    tenant.used[lane] += due
-    tenant.served[lane] += due - request.charged
+    state.passes[request.lane] += (held - request.estimate) / state.shares[request.lane]
+    due = 0.0
+    if not lost:
+        prefill = min(request.prefill, held)
+        rest = state.now - request.first if request.first else held - prefill
+        due = cost(replica, prefill, rest) * state.policy.order.fairness / request.conduct.pace
+    tenant.used[ledger] = tenant.used.get(ledger, 0.0) + due
+    tenant.served[ledger] = tenant.served.get(ledger, 0.0) + due - request.charged
     fell, request.charged = due < request.charged, 0.0
-    if fell and tenant.queued and state.lane_queued[lane]:
-        state.queues.fell(request.ticket.business, lane, tenant.served[lane])
+    if fell and tenant.queued and state.lane_queued[request.lane]:
+        state.queues.fell(request.ticket.business, ledger, tenant.served[ledger])
 
 
 def forget_shares(state: State) -> None:
     """Everybody starts from nothing."""
     for tenant in state.tenants.values():
-        tenant.used[:] = tenant.served[:] = [0.0, 0.0, 0.0]
+        tenant.used.clear()
+        tenant.served.clear()
         tenant.turns.clear()
     for request in state.requests.values():
         request.charged = 0.0
-    state.virtual[:] = state.passes[:] = [0.0, 0.0, 0.0]
-    for lane in LANES:
-        businesses = list(state.active[lane].entries)
-        state.active[lane].clear()
-        for business in businesses:
-            state.active[lane].join(business, 0.0)
+    state.passes[:] = [0.0, 0.0, 0.0]
+    for active in state.active.values():
+        active.restart()

@@ -8,22 +8,23 @@ from collections import deque
 from dataclasses import dataclass, field
 
 from .breaker import Breaker
+from .card_plan import Plan
 from .counters import Active
 from .decisions import Notice
 from .estimates import Estimates, Mean
 from .fleet import CardFacts, PoolFacts
-from .layout import Layout
+from .layout import Demand, Layout
 from .paths import Path
 from .policy import Policy
 from .pool import PoolUse
+from .prefixes import Prefixes
 from .pressure import Pressure
 from .prices import Flow
 from .queues import Queues
 from .replica import Replica
 from .request import Request
 from .starts import Start
-from .tenant import Outcomes, Tenant
-from .thrift import Thrift
+from .tenant import Tenant
 
 SEED_FACTOR = 6364136223846793005
 SEED_TERM = 1442695040888963407
@@ -32,22 +33,24 @@ SEED_BITS = (1 << 64) - 1
 
 @dataclass(slots=True)
 class State:
-    """``now`` (ns) never goes back. ``service`` is the mean time a slot was held (ns).
-    ``wake`` is the time asked for last. ``free`` are the slots of serving replicas that
-    nobody holds. ``blocked`` names replicas kept free for a request
-    at the head of the queue that needs more KV cache than is free there. ``virtual`` is the
-    largest counter of a business that has left the lane, ``active`` has those that have not,
-    and ``passes`` says how far each lane has come in mode weighted. ``retries`` could be made
-    when the last was, since when there were so many ``arrivals``. ``hopeless`` requests were
-    refused, or let in to probe, by their budgets; ``broken`` replicas have an open breaker.
-    P0's wait is looked at next at ``press_at`` (ns), if any waits or pressure is ``watching``.
-    ``cold`` has the models that ``cards`` were started for, ``loads`` how long that took (ns),
-    ``paths`` has the models with hot and cold replicas, ``news`` what is to be told at once,
-    ``rests`` until when (ns) it is not tried again.
-    How work has fared was ``reviewed`` last then and is again at ``review_at`` (ns); ``turn_at``
-    is when that or the next layout is due. ``weights``: of the businesses with requests in each
-    lane, as reviewed last. ``thrift`` is of pools whose cards come and go with the load,
-    ``picks`` (ns, replica) of the last second's starts."""
+    """``now`` (ns) never goes back. ``service`` is the mean time a slot was held (ns). ``wake`` is
+    the time asked for last. ``free`` are the slots of serving replicas that nobody holds. ``gates``
+    says until when (ns) replicas are believed to prefill. ``active`` has the businesses with
+    requests by ledger, ``markets`` the numbers of models' markets, which ``market_ids`` gives out
+    (see ``markets``), and ``passes`` says how far each lane has come in mode weighted. ``retries``
+    could be made when the last was, since when there were so many ``arrivals``. ``hopeless``
+    requests were refused, or let in to probe, by their budgets. ``breakers`` are those of
+    businesses, by model; ``broken`` counts the open ones of replicas. P0's wait is looked at next
+    at ``press_at`` (ns), if any waits or pressure is ``watching``. ``cold`` has the models that
+    ``cards`` were started for, ``loads`` how long that took (ns), ``paths`` has the models with hot
+    and cold replicas, ``news`` what is to be told at once, ``rests`` until when (ns) it is not
+    tried again. How work has fared was ``reviewed`` last then and is again at ``review_at`` (ns);
+    ``turn_at`` is when that or the next layout is due. ``weights``: of the businesses with requests
+    in each lane, as reviewed last. ``plans`` say how many cards each pool should have, which is
+    decided again at ``plan_at`` (ns); ``picks`` (ns, replica) are the last second's starts.
+    ``demand`` is by flow, ``arrived`` what has come since it was brought up to date; requests for
+    the ``generative`` models have tokens. ``lane_tokens`` of context wait in each lane, and
+    requests of ``queuers`` (business, model)."""
 
     policy: Policy = field(default_factory=Policy)
     seed: int = 1
@@ -74,20 +77,23 @@ class State:
     queues: Queues = field(default_factory=Queues)
     estimates: Estimates = field(default_factory=Estimates)
     layout: Layout = field(default_factory=Layout)
-    demand: dict[Flow, float] = field(default_factory=dict)
-    sessions: dict[str, str] = field(default_factory=dict)
+    demand: dict[Flow, Demand] = field(default_factory=dict)
+    arrived: dict[Flow, list[float]] = field(default_factory=dict)
+    generative: set[str] = field(default_factory=set)
+    prefixes: Prefixes = field(default_factory=Prefixes)
     lane_queued: list[int] = field(default_factory=lambda: [0, 0, 0])
+    lane_tokens: list[int] = field(default_factory=lambda: [0, 0, 0])
+    queuers: list[int] = field(default_factory=lambda: [0, 0, 0])
     lane_running: list[int] = field(default_factory=lambda: [0, 0, 0])
-    virtual: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
-    active: tuple[Active, Active, Active] = field(
-        default_factory=lambda: (Active(0), Active(1), Active(2))
-    )
+    active: dict[int, Active] = field(default_factory=dict)
+    markets: dict[str, int] = field(default_factory=dict)
+    market_ids: dict[str, int] = field(default_factory=dict)
     passes: list[float] = field(default_factory=lambda: [0.0, 0.0, 0.0])
     shares: list[float] = field(default_factory=lambda: [1.0, 1.0, 1.0])
     expiries: list[tuple[int, int, Request]] = field(default_factory=list)
-    breakers: dict[str, Breaker] = field(default_factory=dict)
-    outcomes: Outcomes = field(default_factory=Outcomes)
-    retries: float = 3.0
+    gates: list[tuple[int, str]] = field(default_factory=list)
+    breakers: dict[tuple[str, str], Breaker] = field(default_factory=dict)
+    retries: float = 1.0
     arrivals: int = 0
     hopeless: int = 0
     press_at: int = 0
@@ -100,9 +106,9 @@ class State:
     cold: dict[str, Start] = field(default_factory=dict)
     loads: dict[str, Mean] = field(default_factory=dict)
     rests: dict[str, int] = field(default_factory=dict)
-    thrift: dict[str, Thrift] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    plan_at: int = 0
     picks: deque[tuple[int, Replica]] = field(default_factory=deque)
-    blocked: set[str] = field(default_factory=set)
     free: int = 0
     stoppable: int = 0
     yielding: int = 0
@@ -116,8 +122,11 @@ class State:
 
     def turnover(self, model: str, lane: int) -> float:
         """Slots that may take such requests, coming free per ns by expectation."""
+        layout, flow = self.layout, (model, lane)
         return sum(
-            replica.turnover for replica in self.replicas.values() if model in replica.serves[lane]
+            group.turnover
+            for groups in (layout.sets.get(flow, ()), layout.spills.get(flow, ()))
+            for group in groups
         )
 
     def draw(self, below: int) -> int:

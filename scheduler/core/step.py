@@ -9,37 +9,31 @@ from collections.abc import Callable
 from typing import Any
 
 from . import events
-from .breaker import note_outcome
+from .aside import give_up, miss
+from .cards import reconcile
 from .cold import tend
 from .conduct import note_end
-from .decisions import Decision, Kind, Notice, Reason, Reject, Trip
+from .decisions import Decision, Reason, Reject
 from .decisions import WakeAt as Wake
 from .demand import note_arrival, renew_layout, turn
-from .dispatch import fill, fill_all, occupy, release, start_or_queue
+from .dispatch import fill, fill_all, fill_vacated, open_gates, release, start_or_queue
+from .expiry import expire
 from .feedback import adjusted, set_pace
-from .membership import (
-    cards_changed,
-    count_broken,
-    count_slots,
-    replica_changed,
-    replica_removed,
-)
-from .paths import note_attempt
-from .placement import served
+from .learning import learn_from, note_pause, note_progress
+from .membership import cards_changed, replica_changed, replica_removed, set_limits
+from .outcomes import note_failed, note_finished
 from .preempt import consider
 from .pressure import look
+from .rebuilding import adopt
+from .recalling import recall
 from .replica import Replica
 from .request import QUEUED, YIELDING, Request
-from .shares import forget_shares, join
+from .shares import forget_shares
 from .state import State
-from .waiting import end, enqueue, enqueue_ahead, expire, line_up, next_wake
+from .waiting import end, enqueue, enqueue_ahead, line_up, next_wake, unqueue
 
 MS = 1_000_000
-# An attempt that failed may be made elsewhere, but not without end.
-MOST_FAILURES = 3
 SMOOTHING = 64
-# What the retry budget comes to at most, however long all has gone well.
-MOST_RETRIES = 10.0
 
 
 def step(state: State, event: events.Event, now: int) -> list[Decision]:
@@ -50,24 +44,28 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     if now > state.now:  # noqa: PLR1730 - twice as fast as max, at every event
         state.now = now
     out: list[Decision] = []
+    urgent = state.lane_queued[0]
     if state.now >= state.turn_at:
         turn(state, out)
         # What is laid out anew may have slots that those who wait could not use before.
         fill_all(state, out)
     HANDLERS[type(event)](state, event, out)
-    if state.blocked:
-        for name in sorted(state.blocked):
-            state.blocked.discard(name)
-            if name in state.replicas:
-                fill(state, state.replicas[name], out)
+    if state.gates and state.gates[0][0] <= state.now:
+        open_gates(state, out)
     state.look_again = 0
+    if state.queues.aside:
+        give_up(state)
+        miss(state)
+    if state.queues.vacated or state.pressure.holding:
+        _fill_kept(state, urgent, out)
     if state.stoppable and (
         state.lane_queued[0] or (state.lane_queued[1] and state.policy.queues.P1.preempt)
     ):
         consider(state, out)
-    if state.now >= state.press_at and (state.lane_queued[0] or state.watching):
-        look(state, out)
-        tend(state, out)
+    if state.now >= state.plan_at or (
+        state.now >= state.press_at and (state.lane_queued[0] or state.watching)
+    ):
+        _look(state, out)
     if state.news:
         out += state.news
         state.news.clear()
@@ -78,6 +76,23 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     return out
 
 
+def _fill_kept(state: State, urgent: int, out: list[Decision]) -> None:
+    """Fill what was kept for requests that need it no longer; so many of P0 waited before."""
+    fill_vacated(state, out)
+    if urgent and not state.lane_queued[0] and state.pressure.holding:
+        fill_all(state, out)
+
+
+def _look(state: State, out: list[Decision]) -> None:
+    """See how long P0 waits, what becomes of starts, and how many cards there should be."""
+    waits = state.lane_queued[0] or state.watching
+    if waits and state.now >= state.press_at and look(state, out):
+        fill_all(state, out)
+    tend(state, out)
+    if state.now >= state.plan_at:
+        reconcile(state, out)
+
+
 def _arrived(state: State, event: events.Arrived, out: list[Decision]) -> None:
     ticket = event.ticket
     if ticket.id in state.requests:
@@ -86,34 +101,16 @@ def _arrived(state: State, event: events.Arrived, out: list[Decision]) -> None:
     state.arrivals += 1
     tenant = state.tenants.get(ticket.business) or state.tenant(ticket.business)
     conduct = tenant.conduct(ticket.model)
-    if conduct.level:
+    if conduct.steps > 0:
         ticket = adjusted(state, conduct, ticket, out)
-    work = note_arrival(state, ticket)
-    request = Request(ticket, state.sequence, tenant, conduct, work, lane=ticket.lane)
+    answer = note_arrival(state, ticket)
+    request = Request(ticket, state.sequence, tenant, conduct, answer, lane=ticket.lane)
+    request.since = ticket.arrived
     start_or_queue(state, request, out)
 
 
 def _adopted(state: State, event: events.Adopted, out: list[Decision]) -> None:
-    ticket = event.ticket
-    if ticket.id in state.requests:
-        return
-    state.sequence += 1
-    tenant, work = state.tenant(ticket.business), state.estimates.work(ticket)
-    conduct, number = tenant.conduct(ticket.model), state.sequence
-    request = Request(ticket, number, tenant, conduct, work, lane=ticket.lane)
-    request.attempt = event.attempt
-    replica = state.replicas.get(event.replica) if event.replica is not None else None
-    if event.replica is None:
-        request.cold = ticket.model in state.cold and not served(state, request)
-        state.requests[ticket.id] = request
-        join(state, request)
-        enqueue(state, request)
-        fill_all(state, out)
-    elif replica is not None and replica.generation == event.generation:
-        # What runs on a replica that has left runs on, but takes no slot of any we know.
-        state.requests[ticket.id] = request
-        join(state, request)
-        occupy(state, request, replica)
+    adopt(state, event)
 
 
 def _holder(state: State, request: str, attempt: int) -> Request | None:
@@ -127,10 +124,12 @@ def _holder(state: State, request: str, attempt: int) -> Request | None:
 def _progress(state: State, event: events.Progress, out: list[Decision]) -> None:
     request = _holder(state, event.request, event.attempt)
     if request is not None and request.replica is not None:
-        if request.produced and not request.seen:
-            took = state.now - request.dispatched
-            name = request.replica.facts.name
-            state.estimates.resumed(request.ticket, name, request.produced, took)
+        note_progress(state, request, request.replica, event.tokens)
+        replica = request.replica
+        if not request.seen and any(state.lane_queued):
+            # What it kept the card busy with is over.
+            request.seen = max(event.tokens, 1)
+            fill(state, replica, out)
         request.seen = max(request.seen, event.tokens, 1)
 
 
@@ -140,24 +139,9 @@ def _finished(state: State, event: events.Finished, out: list[Decision]) -> None
         return
     held = state.now - request.dispatched
     state.service += (held - state.service) // SMOOTHING
-    request.replica.busy_for = 0
-    if event.failed or state.breakers:
-        note_outcome(state, request, out, failed=event.failed)
-    else:
-        state.outcomes.ended += 1
-        request.tenant.outcomes.ended += 1
-    if event.failed:
-        _failed_at(state, request, request.replica, out)
-    elif request.replica.failures:
-        _mended(state, request.replica, out)
-    if state.paths and note_attempt(
-        state, request, request.replica, event.output, failed=event.failed
-    ):
-        _switched(state, out)
-    if not request.produced and not event.failed:
-        name = request.replica.facts.name
-        state.estimates.finished(request.ticket, name, held, event.output)
+    note_finished(state, request, request.replica, event, out)
     if not event.failed:
+        learn_from(state, request, request.replica, event)
         request.conduct.ended += 1.0
         if event.output or request.ticket.budget is not None:
             note_end(state, request, event)
@@ -172,11 +156,11 @@ def _yielded(state: State, event: events.Yielded, out: list[Decision]) -> None:
         return
     if request.phase is YIELDING and request.replica is not None:
         request.replica.note_stop(state.now - request.stopped)
-    request.produced = max(request.produced, event.produced)
+    note_pause(state, request, event.produced)
     replica = release(state, request, lost=not event.produced)
     enqueue_ahead(state, request)
     if state.replicas.get(replica.facts.name) is replica:
-        fill(state, replica, out, preempted=True)
+        fill(state, replica, out)
     _freed(state, replica, request, out)
     # Its replica may have been replaced meanwhile: then a slot elsewhere may be free for it.
     fill_all(state, out)
@@ -188,77 +172,14 @@ def _failed(state: State, event: events.Failed, out: list[Decision]) -> None:
         return
     request.produced = max(request.produced, event.produced)
     replica = release(state, request, lost=True)
-    if event.fault is events.Fault.BUSY:
-        replica.hold_off(state.now)
-        state.busy_until = max(state.busy_until, replica.busy_until)
-    else:
-        request.failures += 1
-        request.tried |= {(replica.facts.name, replica.generation)}
-        known = state.replicas.get(replica.facts.name) is replica
-        if event.fault is not events.Fault.UNREACHABLE:
-            _failed_at(state, request, replica, out)
-            if state.paths and note_attempt(state, request, replica, 0, failed=True):
-                _switched(state, out)
-        elif replica.ready and known:
-            replica.ready = False
-            count_slots(state)
-            renew_layout(state)
-            out.append(Trip(replica.facts.name, replica.generation))
-    if request.failures and not (
-        request.failures < MOST_FAILURES
-        and served(state, request)
-        and _retries(state, request, event)
-    ):
-        end(state, request)
-        note_outcome(state, request, out, failed=True)
-        out.append(Reject(request.ticket.id, Reason.UPSTREAM_ERROR, state.service))
-    else:
+    if note_failed(state, request, replica, event, out):
         enqueue(state, request)
+    else:
+        end(state, request)
+        out.append(Reject(request.ticket.id, Reason.UPSTREAM_ERROR, state.service))
     # Without this replica others may be in the sets of those that wait.
     fill_all(state, out)
     _freed(state, replica, request, out)
-
-
-def _retries(state: State, request: Request, event: events.Failed) -> bool:
-    """Whether the budget has room for one more attempt. One that goes on from what the caller
-    has, or whose replica was gone, is not counted: it makes no work twice."""
-    if request.produced or event.fault is events.Fault.UNREACHABLE:
-        return True
-    earned = state.arrivals * state.policy.failover.retry_budget
-    state.arrivals = 0
-    state.retries = min(MOST_RETRIES, state.retries + earned)
-    if state.retries < 1.0:
-        return False
-    state.retries -= 1.0
-    return True
-
-
-def _failed_at(state: State, request: Request, replica: Replica, out: list[Decision]) -> None:
-    """An attempt has failed at the replica: its breaker may open."""
-    alone = state.outcomes.total()[0] == request.tenant.outcomes.total()[0]
-    if not replica.fail(state.now, state.policy.failover, request.ticket.business, alone=alone):
-        return
-    state.busy_until = max(state.busy_until, replica.busy_until)
-    count_broken(state)
-    cause = f"{replica.failures} failures in a row"
-    out.append(Notice(Kind.BROKEN, replica.facts.name, cause, replica.busy_until))
-    if state.paths:
-        _switched(state, out)
-
-
-def _mended(state: State, replica: Replica, out: list[Decision]) -> None:
-    """An attempt has gone well there."""
-    if replica.mend():
-        count_broken(state)
-        out.append(Notice(Kind.MENDED, replica.facts.name, "an attempt has gone well"))
-        if state.paths:
-            _switched(state, out)
-
-
-def _switched(state: State, out: list[Decision]) -> None:
-    """A model is to be served by others."""
-    renew_layout(state)
-    fill_all(state, out)
 
 
 def _cancelled(state: State, event: events.Cancelled, out: list[Decision]) -> None:
@@ -293,7 +214,15 @@ def _measured(state: State, event: events.Measured, out: list[Decision]) -> None
     replica = state.replicas.get(event.replica)
     if replica is not None:
         replica.gpu, replica.memory, replica.queue = event.gpu, event.memory, event.queue
-        replica.measured = state.now
+        replica.measured, replica.cache_tokens = state.now, event.cache_tokens
+
+
+def _cache_changed(state: State, event: events.CacheChanged, out: list[Decision]) -> None:
+    state.prefixes.evict(event.replica, event.evicted)
+
+
+def _recalled(state: State, event: events.Recalled, out: list[Decision]) -> None:
+    recall(state, event.samples)
 
 
 def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decision]) -> None:
@@ -301,17 +230,20 @@ def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decisio
     stay: a new order holds for later arrivals. Only to mode fifo and back all are sorted
     again, and shares count from nothing, for that mode knows neither."""
     sort = (state.policy.mode == "fifo") != (event.policy.mode == "fifo")
+    if state.policy.mode != event.policy.mode:
+        # What lanes had by another mode's order gives nobody a turn by this one's.
+        state.passes[:] = [0.0, 0.0, 0.0]
     state.policy = event.policy
-    state.turn_at = state.review_at = 0
+    state.turn_at = state.review_at = state.plan_at = 0
     waiting = [r for r in state.requests.values() if r.phase is QUEUED]
+    for request in waiting:
+        unqueue(state, request)
     state.queues = type(state.queues)()
     state.expiries.clear()
     state.overdue_at = 0
-    state.lane_queued[:] = [0, 0, 0]
     if sort:
         forget_shares(state)
     for request in sorted(waiting, key=lambda r: (r.ticket.arrived, r.sequence)):
-        request.tenant.queued -= 1
         if sort:
             request.key = 0
         line_up(state, request)
@@ -321,17 +253,13 @@ def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decisio
 
 def _quota_changed(state: State, event: events.QuotaChanged, out: list[Decision]) -> None:
     tenant = state.tenant(event.business)
-    facts = event.facts
-    tenant.running_limit = facts.running if facts is not None else None
-    tenant.queued_limit = facts.queued if facts is not None else None
-    tenant.suspended = facts.suspended if facts is not None else False
-    tenant.weight = facts.weight if facts is not None else 1.0
+    set_limits(tenant, event.facts)
     for conduct in tenant.conducts.values():
         set_pace(state, tenant, conduct)
     state.queues.unpark(event.business, tenant)
     state.overdue_at = 0
     fill_all(state, out)
-    if facts is None and not any(tenant.active):
+    if event.facts is None and not any(tenant.active):
         del state.tenants[event.business]
 
 
@@ -353,6 +281,8 @@ HANDLERS: dict[type, Handler] = {
     events.ReplicaRemoved: replica_removed,
     events.CardsChanged: cards_changed,
     events.Measured: _measured,
+    events.CacheChanged: _cache_changed,
+    events.Recalled: _recalled,
     events.PolicyChanged: _policy_changed,
     events.QuotaChanged: _quota_changed,
     events.Tick: _tick,

@@ -1,11 +1,12 @@
-"""How far limits on rates are slowed for P2: halved again and again while P0 waits too long, and
-given back step by step afterwards."""
+"""How far limits on rates are slowed for P2: halved again and again while P0 of a model waits too
+long, and given back step by step afterwards."""
 
 from typing import TYPE_CHECKING
 
 from .decisions import Decision, Kind, Notice, Throttle
 
 if TYPE_CHECKING:
+    from .pressure import Pressed
     from .state import State
 
 MS = 1_000_000
@@ -14,25 +15,41 @@ NS = 1_000_000_000
 LEAST_SHARE = 0.01
 
 
-def slow_p2(state: "State", out: list[Decision]) -> None:
-    """Set P2's share of its rates by whether there is pressure now."""
-    pressure, rules = state.pressure, state.policy.backpressure.throttle
+def slow_p2(state: "State", model: str, found: "Pressed", out: list[Decision]) -> None:
+    """Set the share of its rates that P2 has beside this model by whether its P0 waits too
+    long now."""
+    rules = state.policy.backpressure.throttle
     slows = "throttle_P2" in state.policy.backpressure.action
     floor = max(LEAST_SHARE, rules.floor)
-    share = pressure.share
+    share = found.share
     if not slows:
         share = 1.0
-    elif state.now >= pressure.turn:
-        pressure.turn = state.now + int(rules.interval_s * NS)
-        share = max(floor, share / 2) if pressure.active else share + rules.step
+    elif state.now >= found.turn:
+        found.turn = state.now + int(rules.interval_s * NS)
+        share = max(floor, share / 2) if found.active else share + rules.step
         # Short in decimals, since refill is counted in whole numbers.
         share = min(1.0, round(share, 4))
-    least = min(share, floor) if pressure.active and slows else share
-    if share < pressure.share:
-        cause = f"P0 waits {pressure.wait // MS} ms"
-        out.append(Notice(Kind.THROTTLED, "P2", cause, round(100 * share)))
-    elif share == 1.0 > pressure.share:
-        out.append(Notice(Kind.THROTTLED, "P2", "P0 has not waited for a while", 100))
-    if (share, least) != (pressure.share, pressure.least):
-        pressure.share, pressure.least = share, least
-        out.append(Throttle(share, least))
+    least = min(share, floor) if found.active and slows else share
+    if share < found.share:
+        cause = f"P0 waits {found.wait // MS} ms"
+        out.append(Notice(Kind.THROTTLED, model, cause, round(100 * share)))
+    elif share == 1.0 > found.share:
+        out.append(Notice(Kind.THROTTLED, model, "P0 has not waited for a while", 100))
+    told = (found.share, found.least, found.slowed)
+    found.share, found.least = share, least
+    found.slowed = found.models if share < 1.0 else frozenset()
+    if told != (share, least, found.slowed):
+        out.append(Throttle(model, share, least, found.slowed))
+
+
+def held(state: "State") -> list[Throttle]:
+    """The shares that hold, once more: whoever keeps to them may not have heard of the last."""
+    return [
+        Throttle(model, found.share, found.least, found.slowed)
+        for model, found in state.pressure.models.items()
+    ]
+
+
+def eased(state: "State") -> list[Throttle]:
+    """All rates in full, at once: for who knows nothing of P0's waits any more."""
+    return [Throttle(model, 1.0, 1.0, frozenset()) for model in state.pressure.models]

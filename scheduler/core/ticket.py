@@ -17,6 +17,9 @@ class Resume(Enum):
 # Looked up at every turn, and an enum's attributes are slow.
 NEVER, _, CONTINUE = Resume
 
+# Tokens of a prompt for each hash in ``Ticket.blocks``.
+PREFIX_BLOCK = 64
+
 
 @record
 class Ticket:
@@ -28,7 +31,12 @@ class Ticket:
     ``budget`` is the time from arrival in which it is due (ns; None: any time). ``order`` and
     ``patience`` (ns, the longest time in the queue) are there for a request that has other
     rules than the policy's; None: the policy's. ``realtime``: somebody waits for the answer.
+    ``budget_named``: the caller named the budget for this request, which is not its business's.
     ``lighter`` are the models that may answer in place of its own, the nearest first.
+    ``blocks`` are hashes of ever longer beginnings of the prompt, one each ``PREFIX_BLOCK``
+    tokens: two prompts that begin alike begin with the same ones. ``session`` names the
+    conversation that it is part of, where its caller says so. ``streamed``: its answer comes in
+    parts, so that its first token is told when it is there.
     """
 
     id: str
@@ -46,3 +54,6 @@ class Ticket:
     patience: int | None = None
     realtime: bool = False
     lighter: tuple[str, ...] = ()
+    blocks: tuple[int, ...] = ()
+    budget_named: bool = False
+    streamed: bool = True

@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from math import ceil
 
 from .choice import MS, next_slot
-from .dispatch import kv_need, stoppable
-from .replica import Replica
+from .completion import shut
+from .dispatch import stoppable
+from .replica import SPARE, Replica
 from .request import RUNNING, YIELDING, Request
 from .state import State
 from .ticket import CONTINUE
@@ -65,11 +66,15 @@ def enough(
     slots = max(1, replica.running + 1 - replica.facts.slots)
     short = 0
     if replica.facts.kv_tokens is not None:
-        need = replica.need(kv_need(state, request))
-        short = replica.kv_used + need - replica.facts.kv_tokens
+        spare = SPARE * max(0.0, replica.kv_variance + request.variance) ** 0.5
+        short = (
+            ceil(replica.kv_used + replica.need(request.context) + spare) - replica.facts.kv_tokens
+        )
     most = len(candidates)
     if state.policy.mode == "weighted":
         most = min(most, _above_minimum(state, replica))
+    if shut(state, request, replica):
+        return None  # nor would it start there with a slot
     cheapest = sorted(candidates, key=lambda victim: victim.rank)
     if short <= 0:
         return cheapest[:slots] if slots <= most else None

@@ -1,21 +1,37 @@
 """The queue's side of a request: it waits, moves down, is refused, ends."""
 
 from heapq import heapify, heappop, heappush
+from math import exp
 
+from .aside import next_end
 from .choice import MS
-from .decisions import Decision, Reason, Reject
-from .placement import served
-from .request import ENDED, QUEUED, Request
-from .shares import join, leave
+from .circuits import back_at
+from .request import ENDED, NO_END, QUEUED, Request
+from .shares import leave
 from .state import State
 
+# The variance of an answer's logarithm that is believed at most.
+MOST_SPREAD = 1.0
 # Puts a key before those of all that arrived at any time.
 AHEAD = 1 << 62
 
 
-def enqueue(state: State, request: Request) -> None:
-    """Queue a request where its arrival puts it. Its key is fixed the first time."""
-    request.since = state.now if request.attempt else request.ticket.arrived
+def measure(state: State, request: Request) -> None:
+    """Say how many tokens the request is to hold in a KV cache."""
+    if request.generative:
+        ticket, answer = request.ticket, max(request.answer, request.produced + 1)
+        request.context = ticket.prompt + answer
+        length = state.estimates.length(ticket)
+        if length is not None:
+            request.variance = (exp(min(length.spread, MOST_SPREAD)) - 1.0) * answer * answer
+
+
+def enqueue(state: State, request: Request, *, worked: bool = False) -> None:
+    """Queue a request where its arrival puts it. Its key is fixed the first time. Its wait goes on
+    from what it has waited before; the time of its last attempt was one of waiting too, unless that
+    has ``worked``."""
+    if worked:
+        request.since += state.now - request.dispatched
     line_up(state, request)
 
 
@@ -23,7 +39,7 @@ def enqueue_ahead(state: State, request: Request) -> None:
     """Queue a request that lost its slot to another at the head of its own queue."""
     if state.policy.mode != "fifo":
         request.key = request.ticket.arrived - AHEAD
-    enqueue(state, request)
+    enqueue(state, request, worked=True)
 
 
 def line_up(state: State, request: Request) -> None:
@@ -31,14 +47,21 @@ def line_up(state: State, request: Request) -> None:
     ticket, lane = request.ticket, request.lane
     request.key = request.key or _key(state, request)
     request.phase = QUEUED
+    if request.attempt or not request.context:
+        measure(state, request)
+    request.missed, request.latest = False, _latest(state, request)
     tenant = request.tenant
-    state.queues.push(request, tenant.served[lane])
+    state.queues.push(request)
     tenant.queued += 1
     state.lane_queued[lane] += 1
-    if lane != ticket.lane:
+    state.lane_tokens[lane] += request.context
+    queued = request.conduct.queued
+    state.queuers[lane] += not queued[lane]
+    queued[lane] += 1
+    if lane == 2 and (request.attempt or lane != ticket.lane):
         # It may have waited longer than what the next look was set for.
         state.overdue_at = 0
-    expires = request.since + _patience(state, request)
+    expires = request.since + patience(state, request)
     state.sequence += 1
     heappush(state.expiries, (expires, state.sequence, request))
     # Most requests start long before they would expire: drop their entries when they prevail.
@@ -49,12 +72,36 @@ def line_up(state: State, request: Request) -> None:
         heapify(expiries)
 
 
-def _patience(state: State, request: Request) -> int:
+def patience(state: State, request: Request) -> int:
     """The longest time (ns) that the request may wait at once in its lane, or for a start."""
     if request.cold and not request.attempt:
         return int(state.policy.cold_start.wait_s * 1000 * MS)
     own = request.ticket.patience
     return state.policy.queue(request.lane).queue_timeout_ms * MS if own is None else own
+
+
+def _latest(state: State, request: Request) -> int:
+    """Until when (ns) it may start and still be expected within its budget."""
+    ticket = request.ticket
+    if ticket.budget is None or state.policy.mode == "fifo":
+        return NO_END
+    return ticket.arrived + ticket.budget - needed(state, request)
+
+
+def needed(state: State, request: Request, deviations: float | None = None) -> int:
+    """Time (ns) from its start to what its budget is measured to, as it is to be expected, or where
+    it is so many standard deviations longer than the middle; 0 as long as the model was hardly
+    measured of late."""
+    ticket, estimates = request.ticket, state.estimates
+    if not estimates.known(ticket.model, state.now):
+        return 0
+    if state.policy.queue(request.lane).budget_on == "completion":
+        if deviations is not None and not request.produced:
+            return estimates.quantile(ticket, deviations)
+        return estimates.typical(ticket, max(1, request.answer - request.produced))
+    if request.produced or not request.generative:
+        return 0
+    return int(estimates.prefill(ticket.model, "", ticket.prompt))
 
 
 def _key(state: State, request: Request) -> int:
@@ -64,7 +111,7 @@ def _key(state: State, request: Request) -> int:
         return ticket.arrived
     order, least = ticket.order or state.policy.order, state.policy.least_level(request.lane)
     later = order.level * 1000 * MS * (ticket.level - least)
-    later += order.expected_service * state.estimates.typical(ticket, request.work)
+    later += order.expected_service * state.estimates.typical(ticket, request.answer)
     if ticket.budget is not None:
         later += order.deadline * ticket.budget
     return ticket.arrived + int(later)
@@ -74,8 +121,12 @@ def unqueue(state: State, request: Request) -> None:
     """Take a request out of its queue, for good or for a slot."""
     request.phase = ENDED
     state.queues.drop(request)
+    lane, queued = request.lane, request.conduct.queued
     request.tenant.queued -= 1
-    state.lane_queued[request.lane] -= 1
+    state.lane_queued[lane] -= 1
+    state.lane_tokens[lane] -= request.context
+    queued[lane] -= 1
+    state.queuers[lane] -= not queued[lane]
 
 
 def end(state: State, request: Request) -> None:
@@ -86,63 +137,52 @@ def end(state: State, request: Request) -> None:
     del state.requests[request.ticket.id]
 
 
-def expire(state: State, out: list[Decision]) -> None:
-    """Refuse, or move down, what has waited past its lane's time limit."""
-    while state.expiries and state.expiries[0][0] <= state.now:
-        _, _, request = heappop(state.expiries)
-        ticket, lane = request.ticket, request.lane
-        if request.phase is not QUEUED or state.requests.get(ticket.id) is not request:
-            continue
-        if request.since + _patience(state, request) > state.now:
-            continue  # an entry from before it ran, or moved down
-        if request.cold and not served(state, request):
-            end(state, request)
-            rest = int(state.policy.failover.open_s * 1000 * MS)
-            out.append(Reject(ticket.id, Reason.NO_CAPACITY, rest))
-            continue
-        if state.policy.queue(lane).on_timeout == "move_down":
-            unqueue(state, request)
-            leave(state, request)
-            request.lane, request.key = lane + 1, 0
-            join(state, request)
-            enqueue(state, request)
-            continue
-        end(state, request)
-        request.conduct.dropped += 1.0
-        waiting = state.lane_queued[lane]
-        out.append(Reject(ticket.id, Reason.QUEUE_TIMEOUT, time_to_drain(state, waiting)))
-
-
 def next_wake(state: State) -> int:
-    """When a Tick is due (ns), or 0: the next expiry, the end of a replica's busy time, the
-    moment when a request becomes overdue, or too late for its set, or another look at
-    preemption."""
+    """When a Tick is due (ns), or 0: the next expiry, the end of a replica's busy time or of its
+    prefills, of a claim, the moment when a request becomes overdue, or too late for its set, or
+    another look at P0's wait, at cards, or at preemption."""
     expiries = state.expiries
     while expiries and expiries[0][2].phase is not QUEUED:
         heappop(expiries)
     wake = expiries[0][0] if expiries else 0
     queued, now = state.lane_queued, state.now
-    if (
-        now < state.press_at
-        and (queued[0] or state.watching)
-        and (state.press_at < wake or not wake)
-    ):
-        wake = state.press_at
+    look = _next_look(state)
+    if look and (look < wake or not wake):
+        wake = look
     if not (queued[0] or queued[1] or queued[2]):
         return wake
-    if queued[2]:
-        if state.overdue_at <= now:
-            state.overdue_at = _next_overdue(state)
-        if now < state.overdue_at and (state.overdue_at < wake or not wake):
-            wake = state.overdue_at
-    if now < state.late_at and (state.late_at < wake or not wake):
-        wake = state.late_at
-    if now < state.look_again and (state.look_again < wake or not wake):
-        wake = state.look_again
-    if now < state.busy_until:
-        ends = [r.busy_until for r in state.replicas.values() if r.busy_until > now]
-        wake = min([*ends, wake] if wake else ends, default=0)
+    if queued[2] and state.overdue_at <= now:
+        state.overdue_at = _next_overdue(state)
+    due = state.gates[0][0] if state.gates else 0
+    if due and (due < wake or not wake):
+        wake = due
+    for due in (state.look_again, state.late_at, state.overdue_at if queued[2] else 0):
+        if now < due and (due < wake or not wake):
+            wake = due
+    if state.queues.aside or now < state.busy_until:
+        wake = _next_end(state, wake)
     return wake
+
+
+def _next_end(state: State, wake: int) -> int:
+    """The same, or when the next claim is given up, or the next replica is asked again, if that is
+    before."""
+    now = state.now
+    ends = [found for found in (wake, next_end(state)) if found]
+    if now < state.busy_until:
+        ends += [r.busy_until for r in state.replicas.values() if r.busy_until > now]
+        ends += back_at(state)
+    return min(ends, default=0)
+
+
+def _next_look(state: State) -> int:
+    """When P0's wait, or the cards there are, are looked at next (ns), 0 if nothing asks for it."""
+    now, due = state.now, 0
+    if now < state.press_at and (state.lane_queued[0] or state.watching):
+        due = state.press_at
+    if state.cards and now < state.plan_at and (state.plan_at < due or not due):
+        due = state.plan_at
+    return due
 
 
 def _next_overdue(state: State) -> int:

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from scheduler.core.decisions import Degrade, Dispatch, Kind, Notice, Preempt, Promote, Reject
+from scheduler.guard import shielded
 
 from .row import DecisionRow
 
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
 MS = 1_000_000
 ABOUT_BUSINESSES = {Kind.SUSPENDED, Kind.RESTORED, Kind.ADJUSTED}
 ABOUT_MODELS = {
+    Kind.PRESSED,
+    Kind.RELIEVED,
+    Kind.THROTTLED,
     Kind.COLD_START,
     Kind.WARM,
     Kind.COLD_FAILED,
@@ -28,6 +32,8 @@ ABOUT_MODELS = {
     Kind.PATH_COLD,
     Kind.PATH_HOT,
 }
+# Notices whose value is a time.
+TIMES = frozenset({Kind.SUSPENDED, Kind.BROKEN, Kind.COLD_FAILED})
 Detail = dict[str, object]
 
 
@@ -63,7 +69,7 @@ class Recorder:
                 row.detail["scores"] = [[name, round(score, 4)] for name, score in decision.scores]
         elif call.moved:
             row.detail = {"adjusted": call.moved}
-        self._sink.append(row)
+        self._write(row)
         gaining = self._gaining.pop(call.ticket.id, None)
         if gaining is not None:
             gaining.served = now
@@ -78,7 +84,7 @@ class Recorder:
         row.detail = _detail(call)
         row.detail["retry_after_ms"] = round(decision.retry_after / MS)
         row.detail["queued"] = queued
-        self._sink.append(row)
+        self._write(row)
         self._forget(call, now, "refused")
 
     def degraded(self, call: "Call", decision: Degrade, now: int) -> None:
@@ -90,13 +96,13 @@ class Recorder:
             "answered_by": decision.model,
             "late_ms": round(decision.late / MS),
         }
-        self._sink.append(row)
+        self._write(row)
 
     def promoted(self, call: "Call", decision: Promote, now: int) -> None:
         """The starvation guard gave an overdue request a slot."""
         row = _row("promote", call, now, decision.waited)
         row.detail = _detail(call)
-        self._sink.append(row)
+        self._write(row)
 
     def noticed(self, notice: Notice, now: int) -> None:
         """The scheduler has changed its ways with a business, a replica, a pool or a lane."""
@@ -107,7 +113,7 @@ class Recorder:
         elif notice.kind in ABOUT_MODELS:
             row.model = whose
         row.detail = {"name": whose, "cause": notice.cause, "value": notice.value}
-        self._sink.append(row)
+        self._write(row)
 
     def preempted(self, call: "Call", decision: Preempt, now: int) -> None:
         """A running attempt (``call``) is told to stop for another request."""
@@ -118,7 +124,7 @@ class Recorder:
             decision.replica,
         )
         row.detail = {**_detail(call), **_estimates(decision)}
-        self._sink.append(row)
+        self._write(row)
         pause = Pause(decision, now)
         self._pauses[call.ticket.id] = pause
         self._gaining[decision.beneficiary] = pause
@@ -133,6 +139,10 @@ class Recorder:
         """The request is over, however it ended."""
         self._gaining.pop(call.ticket.id, None)
         self._forget(call, now, "ended")
+
+    def _write(self, row: DecisionRow) -> None:
+        """A row that is not taken is lost, and no more than that."""
+        shielded("a decision was not written down", self._sink.append, row)
 
     def _forget(self, call: "Call", now: int, outcome: str) -> None:
         pause = self._pauses.get(call.ticket.id)
@@ -152,7 +162,6 @@ class Recorder:
             decision.replica,
         )
         row.reason = outcome if pause.freed else "not_stopped"
-        self._told(decision.replica, row.reason)
         row.detail = {
             **_estimates(decision),
             "freed_after_ms": _ms(pause.freed, pause.at),
@@ -160,7 +169,8 @@ class Recorder:
             "victim_delay_ms": _ms(now if pause.freed else 0, pause.at),
             "produced_tokens_kept": pause.produced,
         }
-        self._sink.append(row)
+        self._write(row)
+        self._told(decision.replica, row.reason)
 
 
 def _row(kind: str, call: "Call", now: int, waited: int) -> DecisionRow:

@@ -26,6 +26,8 @@ async def serve(command: Command) -> None:
     )
     async with listen(command.settings, command.host, command.port) as listening:
         sys.stderr.write(banner)
+        if listening.events_url:
+            sys.stderr.write(f"KV cache events on {listening.events_url}\n")
         out = sys.stdout if command.print_port else sys.stderr
         out.write(f"listening on {listening.url}\n")
         out.flush()

@@ -71,9 +71,14 @@ def _pass_over(tokens: Iterator[int], text: str) -> list[int] | None:
 
 
 def continue_answer(
-    ids: Sequence[int], *, ignore_eos: bool = False, min_tokens: int = 0
+    ids: Sequence[int],
+    *,
+    ignore_eos: bool = False,
+    min_tokens: int = 0,
+    length: int | None = None,
 ) -> Iterator[int]:
-    """The tokens that follow ``ids``, closed by end-of-text; endless with ``ignore_eos``.
+    """The tokens that follow ``ids``, closed by end-of-text; endless with ``ignore_eos``. With
+    ``length`` the whole answer has so many tokens, end-of-text among them.
 
     The answer so far is compared as text, so a continuation that was cut inside a word gets
     the rest of that word. One that is no part of the answer goes on by count of tokens, so
@@ -81,12 +86,16 @@ def continue_answer(
     """
     prompt, so_far = split_prompt(ids)
     seed = seed_of(prompt)
-    target = None if ignore_eos else max(_target(seed), min_tokens)
+    endless = ignore_eos or length is not None
+    target = None if endless else max(_target(seed), min_tokens)
     tokens = _tokens(seed, target)
     split_word = _pass_over(tokens, detokenize(so_far)) if so_far else []
     if split_word is None:
         tokens, split_word = islice(_tokens(seed, target), len(so_far), None), []
-    return chain(split_word, tokens, repeat(END_OF_TEXT, 1))
+    rest = chain(split_word, tokens)
+    if length is not None:
+        rest = chain(islice(rest, max(0, length - 1 - len(so_far))), repeat(END_OF_TEXT, 1))
+    return chain(rest, repeat(END_OF_TEXT, 1))
 
 
 def answer_length(prompt: Sequence[int]) -> int:

@@ -1,7 +1,7 @@
 """The routes, and an emulator that listens."""
 
+import contextlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiohttp import web
@@ -10,6 +10,7 @@ from aiohttp.typedefs import Handler
 from .control import Control
 from .errors import ApiError
 from .generation import Generation
+from .publishing import Publisher
 from .server import NAME, Emulator, Inference, error_response
 from .service import Service
 from .settings import Settings
@@ -68,13 +69,14 @@ def build_app(emulator: Emulator) -> web.Application:
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """An emulator and where it listens."""
+    """An emulator and where it listens, and where it publishes KV cache events, if it does."""
 
     emulator: Emulator
     url: str
+    events_url: str = ""
 
 
-@asynccontextmanager
+@contextlib.asynccontextmanager
 async def listen(
     settings: Settings, host: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[Listening]:
@@ -86,12 +88,24 @@ async def listen(
         access_log=None,
         shutdown_timeout=STOP_GRACE_S,
     )
-    await runner.setup()
-    try:
-        site = web.TCPSite(runner, host, port, backlog=1024)
-        await site.start()
-        bound = runner.addresses[0][1]
-        yield Listening(emulator, f"http://{f'[{host}]' if ':' in host else host}:{bound}")
-    finally:
-        await runner.cleanup()
-        emulator.driver.stop()
+    with contextlib.ExitStack() as stack:
+        await runner.setup()
+        try:
+            site = web.TCPSite(runner, host, port, backlog=1024)
+            await site.start()
+            bound = runner.addresses[0][1]
+            url = f"http://{f'[{host}]' if ':' in host else host}:{bound}"
+            yield Listening(emulator, url, _publish(emulator, host, stack))
+        finally:
+            await runner.cleanup()
+            emulator.driver.stop()
+
+
+def _publish(emulator: Emulator, host: str, stack: contextlib.ExitStack) -> str:
+    """Where its KV cache events are until the stack closes; empty where there are none."""
+    if emulator.settings.kv_events is None:
+        return ""
+    publisher = Publisher(emulator.engine.pool, host, emulator.settings.kv_events)
+    stack.callback(publisher.close)
+    emulator.driver.on_step = publisher.flush
+    return publisher.url

@@ -2,11 +2,12 @@
 
 A block is *held* by the sequences that use it, or *idle*: full, kept for the next prompt
 with the same beginning, and given away oldest first when memory is short. Only whole
-blocks are shared; a block stands for everything before it too, so its key is a chain.
+blocks are shared; a block stands for everything before it too, so its key is a chain, which
+begins with the root of what is to be shared: prompts of different roots have no block in common.
 """
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 BLOCK_TOKENS = 16
@@ -25,10 +26,11 @@ def chain_key(before: int, tokens: Sequence[int]) -> int:
 @dataclass(slots=True)
 class Holding:
     """The blocks of one sequence: ``shared`` keys of its full blocks from the first on, and
-    the number of ``private`` blocks after them."""
+    the number of ``private`` blocks after them. Its chain of keys begins with ``root``."""
 
     shared: list[int] = field(default_factory=list)
     private: int = 0
+    root: int = 0
 
     @property
     def blocks(self) -> int:
@@ -36,14 +38,45 @@ class Holding:
         return len(self.shared) + self.private
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """Blocks that can be found from now on, one behind the other: ``keys``, the key ``before`` the
+    first of them (0: it begins a prompt), and their ``tokens``."""
+
+    keys: Sequence[int]
+    before: int
+    tokens: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Removed:
+    """A block that has been given away."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """Every idle block has been dropped."""
+
+
+Change = Stored | Removed | Cleared
+
+
+def _unheard(change: Change) -> None:
+    """Nobody listens."""
+
+
 class BlockPool:
-    """``capacity`` blocks. ``used`` never exceeds it; idle blocks are on top of ``used``."""
+    """``capacity`` blocks. ``used`` never exceeds it; idle blocks are on top of ``used``.
+    ``on_change`` hears of each change of what can be found."""
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._holders: dict[int, int] = {}
         self._idle: OrderedDict[int, None] = OrderedDict()
         self._private = 0
+        self.on_change: Callable[[Change], None] = _unheard
 
     @property
     def used(self) -> int:
@@ -60,10 +93,10 @@ class BlockPool:
         """Blocks kept for their contents alone."""
         return len(self._idle)
 
-    def find_prefix(self, tokens: Sequence[int], limit: int) -> list[int]:
+    def find_prefix(self, tokens: Sequence[int], limit: int, root: int = 0) -> list[int]:
         """Keys of the cached full blocks at the beginning of ``tokens``, at most ``limit``."""
         found: list[int] = []
-        key = 0
+        key = root
         for at in range(0, limit * BLOCK_TOKENS, BLOCK_TOKENS):
             key = chain_key(key, tokens[at : at + BLOCK_TOKENS])
             if key not in self._holders and key not in self._idle:
@@ -71,7 +104,7 @@ class BlockPool:
             found.append(key)
         return found
 
-    def take(self, prefix: Sequence[int], blocks: int) -> Holding | None:
+    def take(self, prefix: Sequence[int], blocks: int, root: int = 0) -> Holding | None:
         """Hold the cached ``prefix`` and enough more to make ``blocks``; None when short."""
         from_idle = sum(1 for key in prefix if key in self._idle)
         more = max(0, blocks - len(prefix))
@@ -82,7 +115,7 @@ class BlockPool:
             self._holders[key] = self._holders.get(key, 0) + 1
         self._private += more
         self._make_room()
-        return Holding(list(prefix), more)
+        return Holding(list(prefix), more, root)
 
     def grow(self, holding: Holding, blocks: int) -> bool:
         """Extend to ``blocks``; False, and nothing changed, when short."""
@@ -97,16 +130,24 @@ class BlockPool:
 
     def share(self, holding: Holding, tokens: Sequence[int], computed: int) -> None:
         """Make the full blocks among the first ``computed`` of ``tokens`` findable."""
+        new = 0
         for index in range(len(holding.shared), computed // BLOCK_TOKENS):
-            before = holding.shared[-1] if holding.shared else 0
+            before = holding.shared[-1] if holding.shared else holding.root
             at = index * BLOCK_TOKENS
             key = chain_key(before, tokens[at : at + BLOCK_TOKENS])
             holding.shared.append(key)
             holding.private -= 1
             self._private -= 1
+            new += key not in self._idle and key not in self._holders
             # An equal block somebody else computed meanwhile takes the place of this one.
             self._idle.pop(key, None)
             self._holders[key] = self._holders.get(key, 0) + 1
+        if new:
+            # Where a block is known, so are those before it.
+            start = len(holding.shared) - new
+            before = holding.shared[start - 1] if start else 0
+            span = tokens[start * BLOCK_TOKENS : len(holding.shared) * BLOCK_TOKENS]
+            self.on_change(Stored(holding.shared[start:], before, span))
 
     def release(self, holding: Holding) -> None:
         """Give all blocks back; the full ones stay findable, the last ones go first."""
@@ -124,7 +165,9 @@ class BlockPool:
     def forget(self) -> None:
         """Drop every idle block."""
         self._idle.clear()
+        self.on_change(Cleared())
 
     def _make_room(self) -> None:
         while self.used + len(self._idle) > self.capacity:
-            self._idle.popitem(last=False)
+            key, _ = self._idle.popitem(last=False)
+            self.on_change(Removed(key))

@@ -69,7 +69,10 @@ class Call:
 
     def _add(self, sampling: Sampling, prompt: list[int], budget: int) -> None:
         tokens = continue_answer(
-            prompt, ignore_eos=sampling.ignore_eos, min_tokens=sampling.min_tokens
+            prompt,
+            ignore_eos=sampling.ignore_eos,
+            min_tokens=sampling.min_tokens,
+            length=sampling.answer_tokens,
         )
         self.prompts.append(prompt)
         self.answers.append(
@@ -80,7 +83,14 @@ class Call:
             )
         )
         self.sequences.append(
-            Sequence(self.shape.id, list(prompt), tokens, budget, sampling.priority)
+            Sequence(
+                self.shape.id,
+                list(prompt),
+                tokens,
+                budget,
+                sampling.priority,
+                sampling.cache_salt or "",
+            )
         )
 
     def _take(self, index: int, output: Output) -> None:

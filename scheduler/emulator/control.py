@@ -48,4 +48,5 @@ class Control:
         self._emulator.recorder.reset()
         self._emulator.driver.max_running = len(self._emulator.engine.running)
         self._emulator.engine.pool.forget()
+        self._emulator.driver.on_step()
         return web.Response(status=204)

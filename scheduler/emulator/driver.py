@@ -14,6 +14,10 @@ MAX_LAG_S = 0.25
 logger = logging.getLogger(__name__)
 
 
+def _nothing() -> None:
+    """Nobody listens."""
+
+
 class Timer(Protocol):
     """A call to come."""
 
@@ -40,6 +44,8 @@ class Driver:
 
     def __init__(self, engine: Engine, timers: Timers) -> None:
         self.engine = engine
+        # Called when a step is over, and what it changed in the cache with it.
+        self.on_step: Callable[[], None] = _nothing
         self._timers = timers
         self.max_running = 0
         self._sinks: dict[Sequence, Sink] = {}
@@ -89,3 +95,4 @@ class Driver:
                 self.abort(output.sequence)
         now = self._timers.time()
         self._begin(self._ends if now - self._ends < MAX_LAG_S else now)
+        self.on_step()

@@ -51,7 +51,8 @@ class Sequence:
     """One answer in the making: ``tokens`` is the prompt and, behind it, the answer so far.
 
     ``max_tokens`` 0 is a prompt without an answer (embedding). ``cached`` are the prompt's
-    tokens found in the prefix cache; ``to_prefill`` those still to be computed.
+    tokens found in the prefix cache; ``to_prefill`` those still to be computed. Only sequences
+    of the same ``salt`` find each other's.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Sequence:
     answer: Iterator[int]
     max_tokens: int
     priority: int = 0
+    salt: str = ""
     arrived: float = 0.0
     order: int = 0
     prompt_tokens: int = field(init=False)
@@ -176,8 +178,9 @@ class Engine:
             sequence = self.waiting[0]
             tokens = sequence.tokens
             # The last token is always computed: its result is the next token.
-            prefix = self.pool.find_prefix(tokens, (len(tokens) - 1) // BLOCK_TOKENS)
-            holding = self.pool.take(prefix, blocks_for(len(tokens)))
+            root = hash(sequence.salt) if sequence.salt else 0
+            prefix = self.pool.find_prefix(tokens, (len(tokens) - 1) // BLOCK_TOKENS, root)
+            holding = self.pool.take(prefix, blocks_for(len(tokens)), root)
             if holding is None:
                 return
             del self.waiting[0]

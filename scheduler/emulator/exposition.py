@@ -10,6 +10,7 @@ from prometheus_client.core import (
 )
 from prometheus_client.metrics_core import Metric
 
+from .blocks import BLOCK_TOKENS
 from .counters import Tally
 from .engine import Engine
 
@@ -33,6 +34,7 @@ class EngineCollector:
         yield self._gauge("num_requests_waiting", "Requests waiting", len(engine.waiting))
         yield self._gauge("kv_cache_usage_perc", "KV blocks in use, 1 is all", kv_usage(engine))
         yield self._gauge("engine_sleep_state", "Awake", 1, sleep_state="awake")
+        yield self._gauge("cache_config_info", "Information of the cache", 1, **self._cache())
         for name, text, value in (
             ("num_preemptions", "Preemptions", counters.preemptions),
             ("prefix_cache_queries", "Prompt tokens looked up", counters.prefix_queries),
@@ -54,6 +56,15 @@ class EngineCollector:
             ("e2e_request_latency_seconds", "Seconds in all", counters.whole),
         ):
             yield self._histogram(name, text, tally)
+
+    def _cache(self) -> dict[str, str]:
+        return {
+            "block_size": str(BLOCK_TOKENS),
+            "cache_dtype": "auto",
+            "enable_prefix_caching": "True",
+            "num_gpu_blocks": str(self._engine.pool.capacity),
+            "num_gpu_blocks_override": "None",
+        }
 
     def _gauge(self, name: str, text: str, value: float, **labels: str) -> Metric:
         every = self._labels | labels

@@ -45,6 +45,15 @@ class Sampling(msgspec.Struct, kw_only=True):
     top_p: float | None = None
     priority: int = 0
     return_token_ids: bool | None = None
+    vllm_xargs: dict[str, str | int | float] | None = None
+    cache_salt: str | None = None
+
+    @property
+    def answer_tokens(self) -> int | None:
+        """Tokens after which the answer is to end by itself, its end included: what this
+        server's one extra argument says, so that whoever calls knows and no gateway does."""
+        told = (self.vllm_xargs or {}).get("answer_tokens")
+        return told if isinstance(told, int) else None
 
     @property
     def stops(self) -> list[str]:
@@ -72,8 +81,15 @@ class Sampling(msgspec.Struct, kw_only=True):
             )
         if self.top_p is not None and not 0 < self.top_p <= 1:
             raise ApiError(f"top_p must be in (0, 1], got {self.top_p}.", param="top_p")
+        if self.cache_salt == "":
+            raise ApiError(
+                "Parameter 'cache_salt' must be a non-empty string if provided.",
+                param="cache_salt",
+            )
         if any(not stop for stop in self.stops):
             raise ApiError("stop cannot contain an empty string.", param="stop")
+        if self.answer_tokens is not None and self.answer_tokens < 1:
+            raise ApiError("answer_tokens must be at least 1.", param="vllm_xargs")
         if self.stream_options is not None and not self.stream:
             raise ApiError(
                 "Stream options can only be defined when `stream=True`.", param="stream_options"

@@ -12,7 +12,8 @@ DEFAULT_MODEL = "org/Model-7B"
 class Settings:
     """``models`` are the names it answers to; ``max_model_len`` tokens of prompt and answer;
     ``details``: cached tokens are reported; ``dimensions`` of an embedding; ``memory_gb`` of
-    the card; ``keep`` requests are remembered; it is ready after ``load_s``."""
+    the card; ``keep`` requests are remembered; it is ready after ``load_s``; KV cache events
+    are published on the port ``kv_events`` (0: a free one; None: not at all)."""
 
     service: ServiceModel = field(default_factory=ServiceModel)
     models: tuple[str, ...] = (DEFAULT_MODEL,)
@@ -22,6 +23,7 @@ class Settings:
     memory_gb: float = 24.0
     keep: int = 100
     load_s: float = 0.0
+    kv_events: int | None = None
 
     def check(self) -> None:
         """Raises ValueError for a card that could not run anything."""
@@ -67,6 +69,7 @@ def parse_command(argv: list[str] | None = None) -> Command:
         memory_gb=args.memory_gb,
         keep=args.keep_requests,
         load_s=args.load_s,
+        kv_events=args.kv_events,
     )
     try:
         settings.check()
@@ -119,5 +122,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--embedding-dimensions", type=_whole, default=64, help="of a vector")
     add("--memory-gb", type=_positive, default=24.0, help="of the card, for its gauges")
     add("--keep-requests", type=_whole, default=100, help="requests shown in /emulator/state")
+    add("--kv-events", type=int, metavar="PORT", help="publish KV cache events; 0: a free port")
     add("--load-s", type=float, default=0.0, help="/health says 503 for so long")
     return parser

@@ -14,7 +14,7 @@ class UsageReport:
     """The counts of one call and where they show.
 
     ``asked``: a usage chunk at the end; ``continuous``: counts in every chunk too;
-    ``details``: with the cached share of the prompt.
+    ``details``: with the cached share of the prompt, where there is one.
     """
 
     asked: bool
@@ -34,9 +34,10 @@ class UsageReport:
         }
         if self.details:
             over = self.fault == "cached_over_prompt"
-            usage["prompt_tokens_details"] = {
-                "cached_tokens": self.prompt + 100 if over else self.cached
-            }
+            cached = self.prompt + 100 if over else self.cached
+            # vLLM says nothing where it has found nothing.
+            if cached:
+                usage["prompt_tokens_details"] = {"cached_tokens": cached}
         return usage
 
     def in_chunk(self, *, last: bool) -> bytes:

@@ -24,13 +24,15 @@ class Names:
     """Under which names an engine shows its figures; of several the first that is there.
 
     Requests running and waiting; the share of its KV memory in use, and of the GPU's time,
-    both 0-1.
+    both 0-1; the tokens that its KV memory can hold, as a figure or in the labels of one.
     """
 
     running: tuple[str, ...] = ()
     queue: tuple[str, ...] = ()
     memory: tuple[str, ...] = ()
     gpu: tuple[str, ...] = ()
+    cache_tokens: tuple[str, ...] = ()
+    cache_labels: tuple[str, ...] = ()
 
 
 class Engine:

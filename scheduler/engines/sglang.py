@@ -16,6 +16,7 @@ class Sglang(Engine):
         running=("sglang:num_running_reqs",),
         queue=("sglang:num_queue_reqs",),
         memory=("sglang:token_usage",),
+        cache_tokens=("sglang:max_total_num_tokens",),
     )
 
     keeps_prefix = True

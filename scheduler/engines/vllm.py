@@ -14,6 +14,7 @@ class Vllm(Engine):
         running=("vllm:num_requests_running",),
         queue=("vllm:num_requests_waiting",),
         memory=("vllm:kv_cache_usage_perc", "vllm:gpu_cache_usage_perc"),
+        cache_labels=("vllm:cache_config_info",),
     )
     echoes = False
     keeps_prefix = True

@@ -89,7 +89,7 @@ def _escalated(
         ceiling=best,
         outcome=outcome,
         request=row.id,
-        now=row.received,
+        wall=gateway.clock.wall(),
     )
     if outcome == "refuse":
         raise GatewayError(

@@ -11,6 +11,8 @@ from .sse import END, data_of
 from .usage import Usage, read_answer
 
 MOST_ANSWER_BYTES = 64 * 1024 * 1024
+# vLLM has the first name since 0.12, others and older ones the second.
+REASONING = ("reasoning", "reasoning_content")
 
 
 class UnreadableAnswerError(Exception):
@@ -96,7 +98,7 @@ class Choice:
 
     role: str = "assistant"
     content: list[str] = field(default_factory=list)
-    reasoning: list[str] = field(default_factory=list)
+    reasoning: dict[str, list[str]] = field(default_factory=dict)
     text: list[str] = field(default_factory=list)
     calls: list[dict[str, Any]] = field(default_factory=list)
     finish: str | None = None
@@ -143,8 +145,9 @@ class Assembler:
             choice.role = delta.get("role") or choice.role
             if delta.get("content"):
                 choice.content.append(delta["content"])
-            if delta.get("reasoning_content"):
-                choice.reasoning.append(delta["reasoning_content"])
+            for name in REASONING:
+                if delta.get(name):
+                    choice.reasoning.setdefault(name, []).append(delta[name])
             for call in delta.get("tool_calls") or []:
                 self._merge(choice.calls, call)
 
@@ -196,8 +199,8 @@ class Assembler:
             }
         content = "".join(choice.content)
         message: dict[str, Any] = {"role": choice.role, "content": content}
-        if choice.reasoning:
-            message["reasoning_content"] = "".join(choice.reasoning)
+        for name, pieces in choice.reasoning.items():
+            message[name] = "".join(pieces)
         if choice.calls:
             message["tool_calls"] = [
                 {key: value for key, value in call.items() if key != "index"}

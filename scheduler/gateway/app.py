@@ -8,7 +8,6 @@ import logging
 from collections.abc import Awaitable, Callable
 
 import msgspec
-import uuid_utils
 
 from metering.core.credentials import jwks
 from metering.core.facts import AccessSnapshot
@@ -26,11 +25,13 @@ from .callers import Caller, authenticate
 from .credentials import CredentialVerifier
 from .errors import GatewayError
 from .exchange import GONE, Exchange
+from .ids import RequestIds
 from .incoming import BodyBudget, Incoming, discard_body, read_headers
 from .repeats import Repeats
 from .ruling import Rules
 from .slots import Slots
 from .upstream import Upstream
+from .usage import CacheReports
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +43,12 @@ OPERATIONS = {
 SWEEP_S = 0.25
 LAST_WORDS_S = 2.0
 PREFIXES = ("/v1/", "/v2/", "/healthz", "/readyz", "/metrics", "/.well-known/jwks.json")
+
+
+def _set() -> asyncio.Event:
+    found = asyncio.Event()
+    found.set()
+    return found
 
 
 class Gateway:
@@ -65,6 +72,7 @@ class Gateway:
         self.scheduler = scheduler
         self.upstream = upstream
         self.slots = Slots(upstream)
+        self.reports = CacheReports()
         self.usage = usage
         self.limiter = limiter
         self.escalations = escalations
@@ -75,7 +83,8 @@ class Gateway:
         self.stats = stats
         self.pepper = pepper
         self.bodies = BodyBudget(max_body, 16 * max_body)
-        self.repeats = Repeats(answers, self.bodies, clock)
+        self._ids = RequestIds(clock)
+        self.repeats = Repeats(answers, self.bodies, clock, self._ids)
         self.verifier = CredentialVerifier()
         self.access = AccessSnapshot()
         self.fleet = FleetSnapshot()
@@ -83,8 +92,7 @@ class Gateway:
         self.ready = False
         self.stopping = False
         self.exchanges: set[Exchange] = set()
-        self._idle = asyncio.Event()
-        self._idle.set()
+        self._idle = _set()
         self.before_metrics: Callable[[], None] = lambda: None
         self._metrics_token = metrics_token
         self._sweeper: asyncio.Task[None] | None = None
@@ -116,7 +124,7 @@ class Gateway:
                 return
             raise GatewayError("not_found", f"Unknown path: {method} {path[:200]}")
         except GatewayError as error:
-            made = (b"x-request-id", str(uuid_utils.uuid7()).encode())
+            made = (b"x-request-id", self._ids.new().encode())
             await respond(send, error.status, error.body(), [JSON, made, *error.headers()])
             await discard_body(receive)
 
@@ -170,13 +178,14 @@ class Gateway:
             if exchange.queued:
                 exchange.interrupt("shutting_down")
 
-    def _authenticate(self, incoming: Incoming, now: int) -> Caller:
-        return authenticate(incoming, self.access, self.pepper, now, self.verifier)
+    def _authenticate(self, incoming: Incoming) -> Caller:
+        """Who calls, by what is valid at this date. Raises GatewayError."""
+        return authenticate(incoming, self.access, self.pepper, self.clock.wall(), self.verifier)
 
     async def _inference(self, scope: Scope, receive: Receive, send: Send, operation: str) -> None:
         received = self.clock.now()
         incoming = read_headers(scope["headers"])
-        caller = self._authenticate(incoming, received)
+        caller = self._authenticate(incoming)
 
         async def run(request: str, receive: Receive, send: Send) -> Exchange:
             row = _row(request, received, incoming, caller, operation)
@@ -187,7 +196,7 @@ class Gateway:
         if incoming.idempotency_key:
             await self.repeats.serve(incoming, caller, operation, receive, send, run)
             return
-        exchange = await run(str(uuid_utils.uuid7()), receive, send)
+        exchange = await run(self._ids.new(), receive, send)
         if exchange.unread:
             await discard_body(receive)
 
@@ -272,12 +281,12 @@ class Gateway:
         await respond(send, 200, body, [JSON, (b"cache-control", b"public, max-age=300")])
 
     async def _models(self, scope: Scope, send: Send) -> None:
-        caller = self._authenticate(read_headers(scope["headers"]), self.clock.now())
+        caller = self._authenticate(read_headers(scope["headers"]))
         data = [self._entry(name) for name in sorted(self.fleet.models) if _may(caller, name)]
         await respond(send, 200, msgspec.json.encode({"object": "list", "data": data}))
 
     async def _model(self, scope: Scope, send: Send, name: str) -> None:
-        caller = self._authenticate(read_headers(scope["headers"]), self.clock.now())
+        caller = self._authenticate(read_headers(scope["headers"]))
         if name not in self.fleet.models or not _may(caller, name):
             raise GatewayError(
                 "model_not_found", f"The model '{name}' does not exist.", param="model"

@@ -34,6 +34,7 @@ class Attempts:
     __slots__ = (
         "_again",
         "_content",
+        "_first",
         "_gateway",
         "_level",
         "_limits",
@@ -86,6 +87,7 @@ class Attempts:
         self._usage = Usage()
         self._content = self._paused = self._again = False
         self._yielding = self._silent = self._vanished = False
+        self._first = 0
         call.on_preempt = self._yield
         if call.ticket.model != payload.model:
             # A lighter one: that was decided as the call was opened.
@@ -177,7 +179,7 @@ class Attempts:
         row.replica = facts.name
         # What an attempt that failed reported is nobody's debt: each begins from nothing.
         attempt = Attempt(placed, self._payload, self._operation, Usage(), self._reply, self.story)
-        attempt.on_content, attempt.on_token = self._content_out, self._goes_on
+        attempt.on_content, attempt.on_tokens = self._content_out, self._progress
         attempt.touched = asyncio.get_running_loop().time()
         row.served_model = attempt.served
         self.attempt = attempt
@@ -299,14 +301,11 @@ class Attempts:
         if not self._content:
             self._content = True
             self._row.first_byte = self._gateway.clock.now()
-            if self.story is None:
-                # It can't be stopped any more.
-                self._gateway.scheduler.progress(self.call, 1)
 
-    def _goes_on(self) -> None:
-        """An attempt's first token is there: what a pause costs here is known now."""
-        if self.story is not None and self.story.base:
-            self._gateway.scheduler.progress(self.call, 1)
+    def _progress(self, tokens: int) -> None:
+        """The attempt has come to so many tokens."""
+        self._first = self._first or self._gateway.clock.now()
+        self._gateway.scheduler.progress(self.call, tokens)
 
     def leave(self) -> None:
         """Nothing of the request runs any more, and nothing of it is kept."""
@@ -324,7 +323,9 @@ class Attempts:
             call.whole = True
             usage = self.total()
             call.prompt, call.output = usage.prompt, usage.completion
-        call.first_byte = row.first_byte
+            call.cached = self._gateway.reports.found(call, self._usage)
+        # Of an answer that came as a whole nobody knows when its first token was there.
+        call.first = row.first_byte if self._operation == "embeddings" else self._first
         call.broken = row.status in BROKEN
         row.gpu_seconds = call.close()
 
@@ -333,8 +334,12 @@ class Attempts:
         collector would halt all others while it looks for it."""
         self.call.on_preempt = _nothing
         if self.attempt is not None:
-            self.attempt.on_content = self.attempt.on_token = _nothing
+            self.attempt.on_content, self.attempt.on_tokens = _nothing, _unheard
 
 
 def _nothing() -> None:
     """The request is over: nobody listens any more."""
+
+
+def _unheard(tokens: int) -> None:
+    """The same of tokens."""

@@ -29,10 +29,10 @@ def authenticate(
     incoming: Incoming,
     access: AccessSnapshot,
     pepper: bytes,
-    now: int,
+    wall: int,
     verifier: CredentialVerifier,
 ) -> Caller:
-    """The caller at ``now`` (ns). Raises the same 401 whatever was wrong."""
+    """The caller at ``wall``, a date (ns). Raises the same 401 whatever was wrong."""
     shown = incoming.api_key
     if incoming.authorization:
         scheme, _, rest = incoming.authorization.partition(" ")
@@ -40,14 +40,14 @@ def authenticate(
         shown = bearer if shown in ("", bearer) else ""
     key: KeyFacts | None = None
     if shown.startswith(KEY_PREFIX):
-        key = _key(shown, access, pepper, now)
+        key = _key(shown, access, pepper, wall)
         token = incoming.credential
     else:
         # Two that differ are none.
         token = shown if incoming.credential in ("", shown) else ""
         if not token:
             raise GatewayError("invalid_api_key")
-    credential = verifier.verify(token, access, now) if token else None
+    credential = verifier.verify(token, access, wall) if token else None
     name = key.business if key is not None else credential.business if credential else ""
     business = access.businesses.get(name)
     if business is None or (credential is not None and credential.business != name):
@@ -65,9 +65,9 @@ def authenticate(
     )
 
 
-def _key(shown: str, access: AccessSnapshot, pepper: bytes, now: int) -> KeyFacts:
+def _key(shown: str, access: AccessSnapshot, pepper: bytes, wall: int) -> KeyFacts:
     facts = access.keys.get(digest(shown, pepper))
-    if facts is None or (facts.expires is not None and facts.expires <= now):
+    if facts is None or (facts.expires is not None and facts.expires <= wall):
         raise GatewayError("invalid_api_key")
     return facts
 

@@ -19,7 +19,7 @@ from .errors import GatewayError
 
 MOST_KNOWN = 4096
 MOST_BYTES = 8192
-# Times are the snapshot's matter: they are compared with the gateway's own clock, each time.
+# Times are the snapshot's matter: they are compared with the gateway's wall clock, each time.
 OPTIONS: jwt.types.Options = {
     "require": ["iss", "aud", "sub", "exp", "nbf", "iat", "jti"],
     "strict_aud": True,
@@ -45,8 +45,8 @@ class CredentialVerifier:
     def __init__(self) -> None:
         self._known: OrderedDict[bytes, Verified] = OrderedDict()
 
-    def verify(self, token: str, access: AccessSnapshot, now: int) -> CredentialFacts:
-        """What the token grants at ``now`` (ns). Raises the same 401 whatever is wrong."""
+    def verify(self, token: str, access: AccessSnapshot, wall: int) -> CredentialFacts:
+        """What the token grants at ``wall``, a date (ns). Raises the same 401 whatever is wrong."""
         hashed = sha256(token.encode()).digest()
         found = self._known.get(hashed)
         if found is None or access.signing_keys.get(found.kid) != found.public:
@@ -58,7 +58,7 @@ class CredentialVerifier:
         if (
             facts is None
             or facts.business != found.business
-            or not facts.not_before <= now < facts.expires
+            or not facts.not_before <= wall < facts.expires
         ):
             raise GatewayError("invalid_api_key")
         return facts

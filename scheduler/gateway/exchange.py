@@ -18,6 +18,7 @@ from .errors import GatewayError
 from .headers import own_headers
 from .incoming import Booking, Incoming, check_body, read_body
 from .payload import Payload, parse
+from .prefix import blocks_of, session_of
 from .ratelimit import Reservation
 from .relay import StreamBrokenError, broken_error
 from .reply import Reply
@@ -181,11 +182,15 @@ class Exchange:
             prompt=payload.prompt_tokens if generative else 0,
             output=payload.output_tokens * payload.choices,
             budget=budget,
+            budget_named=self.incoming.latency_budget is not None,
             resume=resume_of(story),
+            session=session_of(self.incoming, payload, self.caller.business.name),
             order=ruling.order,
             patience=ruling.patience(found.lane),
             realtime=found.features.realtime == "high",
             lighter=lighter_than(self.gateway, ruling, self.caller, payload.model, self.operation),
+            blocks=blocks_of(payload, self.operation),
+            streamed=payload.stream or story is not None,
         )
         call = self.gateway.scheduler.open(ticket, Why(found, self.row.claimed, ruling.version))
         self.attempts = Attempts(
@@ -205,7 +210,10 @@ class Exchange:
             # Given back before it is told, so that the answer's own headers are true.
             note_tokens(self.row, self.attempts)
             self._rates.settle(self.row, payload.choices)
-            raise GatewayError(refusal.reason, retry_after=refusal.retry_after)
+            message = ""
+            if refusal.reason == "no_capacity":
+                message = f"No replica that serves '{self.row.requested_model}' is available."
+            raise GatewayError(refusal.reason, message, retry_after=refusal.retry_after)
 
     async def _fail(self, error: GatewayError) -> None:
         note_error(self.row, error)
@@ -221,10 +229,10 @@ class Exchange:
         if self.attempts is not None:
             self.attempts.close()
             note_tokens(row, self.attempts)
-        row.finished = self.gateway.clock.now()
+        row.finished = now = self.gateway.clock.now()
         row.bytes_out = self.reply.bytes_out
-        # First what is owed: a fault in the rest must not lose it.
+        # First what is owed, with dates for times: a fault in the rest must not lose it.
         self.gateway.usage.append(row)
         self._rates.settle(row, 1 if self.payload is None else self.payload.choices)
-        self.gateway.stats.finished(row)
+        self.gateway.stats.finished(row, now)
         self.gateway.rules.ended(self.ruling, row)

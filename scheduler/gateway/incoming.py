@@ -15,6 +15,7 @@ from .errors import GatewayError
 
 LINGER_S = 5.0
 MOST_CLIENT_ID = 128
+MOST_SESSION = 256
 MS = 1_000_000
 # Up to eleven days.
 MILLIS = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
@@ -33,6 +34,7 @@ class Incoming(msgspec.Struct):
     # ns; None: not said, 0: what was said is no time.
     latency_budget: int | None = None
     request_id: str = ""
+    session: str = ""
     idempotency_key: str = ""
     content_type: str = ""
     content_encoding: str = ""
@@ -106,6 +108,17 @@ def _request_id(found: Incoming, value: str) -> None:
         found.request_id = value[:MOST_CLIENT_ID]
 
 
+def _session(found: Incoming, value: str) -> None:
+    found.session = session_name(value) or found.session
+
+
+def session_name(given: str) -> str:
+    """The name of a conversation as given, or empty where it is no plain or too long a one: a part
+    of it could be another's name."""
+    plain = given.isascii() and given.isprintable() and len(given) <= MOST_SESSION
+    return given if plain else ""
+
+
 def _idempotency_key(found: Incoming, value: str) -> None:
     found.idempotency_key = value
 
@@ -142,6 +155,7 @@ OWN = {
     b"realtime": _realtime,
     b"latency-budget-ms": _latency_budget,
     b"request-id": _request_id,
+    b"session-id": _session,
 }
 SETTERS = {**PLAIN, **OWN, **{b"x-" + name: setter for name, setter in OWN.items()}}
 

@@ -37,6 +37,8 @@ BUSY = frozenset({429, 503})
 MOST_ERROR_BYTES = 1024 * 1024
 # aiohttp's parser errors, when a body goes wrong half-way, are no ClientError.
 BROKEN = (aiohttp.ClientError, aiohttp.http_exceptions.HttpProcessingError, OSError, ValueError)
+# How often it is told how far a long answer is.
+PROGRESS_EVERY_S = 1.0
 # What a plain answer put together from a stream could not show rightly.
 NOT_ASSEMBLED = frozenset({"logprobs", "top_logprobs", "prompt_logprobs", "best_of", "echo"})
 
@@ -54,7 +56,8 @@ class Attempt:
     ``complete`` whether it was all there is. ``slot`` is the engine's, where it is given out
     here; ``worked`` counts prompt tokens that it computed, where it tells (else -1), and is
     ``noted`` once. ``idle`` while it waits for the replica, ``asked`` to stop before it waits
-    again, ``over`` when it is only to be cleared away."""
+    again, ``over`` when it is only to be cleared away. ``on_tokens`` hears how many there are, at
+    the first and then every ``PROGRESS_EVERY_S`` at most, next at ``tell_at`` (loop time)."""
 
     placed: Placed
     payload: Payload
@@ -79,7 +82,8 @@ class Attempt:
     asked: bool = False
     over: bool = False
     on_content: Callable[[], None] = lambda: None
-    on_token: Callable[[], None] = lambda: None
+    on_tokens: Callable[[int], None] = lambda tokens: None
+    tell_at: float = 0.0
 
     def __post_init__(self) -> None:
         facts, payload = self.placed.facts, self.payload
@@ -258,9 +262,10 @@ class Attempt:
         await self._move(tap.finish(), tap, assembler)
 
     async def _move(self, events: bytes, tap: Tap, assembler: Assembler | None) -> None:
-        if tap.tokens and not self.tokens:
-            self.on_token()
         self.tokens = tap.tokens
+        if tap.seen and self.touched >= self.tell_at:
+            self.tell_at = self.touched + PROGRESS_EVERY_S
+            self.on_tokens(tap.seen)
         if isinstance(tap, ResumableTap):
             self.worked = tap.worked
         if not events:

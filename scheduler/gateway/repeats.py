@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable
 from hashlib import sha256
 
 import msgspec
-import uuid_utils
 
 from scheduler.ports import AnswerStore, Clock
 
@@ -19,6 +18,7 @@ from .asgi_types import Message, Receive, Send
 from .callers import Caller
 from .errors import GatewayError
 from .exchange import Exchange
+from .ids import RequestIds
 from .incoming import BodyBudget, Booking, Incoming, check_body, discard_body, read_body
 from .recording import Answer, Recording, give, whole_body
 
@@ -50,10 +50,13 @@ _decode = msgspec.msgpack.Decoder(Kept).decode
 class Repeats:
     """Belongs to one event loop."""
 
-    def __init__(self, store: AnswerStore, bodies: BodyBudget, clock: Clock) -> None:
+    def __init__(
+        self, store: AnswerStore, bodies: BodyBudget, clock: Clock, ids: RequestIds
+    ) -> None:
         self._store = store
         self._bodies = bodies
         self._clock = clock
+        self._ids = ids
         self._live: dict[bytes, Recording] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -84,13 +87,13 @@ class Repeats:
             check_body(incoming, self._bodies)
             body = await read_body(receive, booking, incoming.length)
         except GatewayError as error:
-            await run(_new_id(), _failing(error), send)
+            await run(self._ids.new(), _failing(error), send)
             await discard_body(receive)
             return
         finally:
             booking.release()
         if body is None:
-            await run(_new_id(), _gone, send)
+            await run(self._ids.new(), _gone, send)
             return
         name = _digest(caller.business.name.encode(), incoming.idempotency_key.encode())
         asked = _digest(operation.encode(), body)
@@ -99,13 +102,14 @@ class Repeats:
         if (live or kept or _NOBODY).asked not in (asked, b""):
             said = f"This {HEADER} was used for another request."
             other = GatewayError("invalid_request", said, param=HEADER)
-            await run(_new_id(), _failing(other), send)
+            await run(self._ids.new(), _failing(other), send)
         elif live is not None:
             await _while_there(receive, live.follow(send, instead=_again(incoming)))
         elif kept is not None and kept.answer is not None:
             await give(kept.answer, send, instead=_again(incoming))
         else:
-            live = self._live[name] = Recording(kept.request if kept else _new_id(), asked)
+            request = kept.request if kept else self._ids.new()
+            live = self._live[name] = Recording(request, asked)
             task = asyncio.create_task(self._record(name, live, body, run), name="repeatable")
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
@@ -145,10 +149,6 @@ class Repeats:
 
 
 _NOBODY = Kept("", b"")
-
-
-def _new_id() -> str:
-    return str(uuid_utils.uuid7())
 
 
 def _digest(first: bytes, second: bytes) -> bytes:

@@ -28,6 +28,7 @@ class Delta(msgspec.Struct):
 
     role: str | None = None
     content: str | None = None
+    reasoning: str | None = None
     reasoning_content: str | None = None
 
 
@@ -75,6 +76,7 @@ class ResumableTap(Tap):
         "_continues",
         "_finish",
         "_public",
+        "_reasoned",
         "_running_usage",
         "_seam",
         "_strip",
@@ -111,6 +113,13 @@ class ResumableTap(Tap):
         self._running_usage = running_usage
         self._continues = transcript.begun
         self._finish: str | None = None
+        # Events of reasoning, which is no part of the transcript.
+        self._reasoned = 0
+
+    @property
+    def seen(self) -> int:
+        """Tokens that the engine has made so far in this attempt, of whatever kind."""
+        return self.tokens + self._reasoned
 
     @property
     def complete(self) -> bool:
@@ -163,7 +172,9 @@ class ResumableTap(Tap):
             if piece.prompt_token_ids:
                 transcript.prompt_ids = piece.prompt_token_ids
             transcript.add(_text(piece), piece.token_ids, self._count(chunk))
-            transcript.bound |= bool(piece.delta and piece.delta.reasoning_content)
+            if piece.delta and (piece.delta.reasoning or piece.delta.reasoning_content):
+                transcript.bound = True
+                self._reasoned += 1
             self._finish = piece.finish_reason or self._finish
         self.tokens = transcript.tokens - self.produced
         if self._strip and (b"token_ids" in event or b'"timings"' in event):

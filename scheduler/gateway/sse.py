@@ -17,7 +17,7 @@ MOST_EVENT_BYTES = 8 * 1024 * 1024
 
 END = re.compile(rb"\r\n\r\n|\n\n|\r\r(?!\n)|\n\r\n")
 DATA = re.compile(rb"^data: ?(.*)$", re.MULTILINE)
-CONTENT = re.compile(rb'"(?:content|text|reasoning_content|arguments)"\s*:\s*"(?!")')
+CONTENT = re.compile(rb'"(?:content|text|reasoning|reasoning_content|arguments)"\s*:\s*"(?!")')
 FINISH = re.compile(rb'"finish_reason"\s*:\s*"')
 DONE = b"[DONE]"
 
@@ -63,6 +63,11 @@ class Tap:
         self._hold = bytearray()
         self._last = b""
         self._closing = False
+
+    @property
+    def seen(self) -> int:
+        """Tokens that the engine has made so far, of whatever kind."""
+        return self.tokens
 
     @property
     def complete(self) -> bool:

@@ -4,6 +4,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from scheduler.calls import Call
+
 
 class Details(msgspec.Struct):
     """Of the prompt tokens, those found in the prefix cache."""
@@ -50,6 +52,8 @@ class Usage:
     cached: int = 0
     completion: int = 0
     reported: bool = False
+    # Whether ``cached`` is the engine's word.
+    told: bool = False
 
     def take(self, reported: Reported | None) -> None:
         """Take a snapshot over; zeros and absent figures never replace real ones."""
@@ -62,8 +66,25 @@ class Usage:
         self.prompt = max(prompt, 0) or self.prompt
         self.completion = max(completion, 0) or self.completion
         details = reported.prompt_tokens_details
-        if details is not None and details.cached_tokens:
-            self.cached = details.cached_tokens
+        if details is not None and details.cached_tokens is not None:
+            self.told = True
+            self.cached = details.cached_tokens or self.cached
         # More cached than prompted cannot be: a faulty engine must not turn into a credit.
         self.cached = min(max(self.cached, 0), self.prompt)
         self.reported = True
+
+
+class CacheReports:
+    """Which replicas tell what they find in their prefix caches. vLLM and SGLang, started so, tell
+    it where it is more than nothing: of one that has told before, silence means nothing found."""
+
+    def __init__(self) -> None:
+        self._tells: dict[str, int] = {}
+
+    def found(self, call: Call, usage: Usage) -> int | None:
+        """Prompt tokens that the call's only attempt found there; None: not known."""
+        if call.replica is None or call.attempt != 1 or not usage.reported:
+            return None
+        if usage.told:
+            self._tells[call.replica] = call.generation
+        return usage.cached if self._tells.get(call.replica) == call.generation else None

@@ -99,6 +99,7 @@ class Replica(models.Model):
     token_file = models.CharField(max_length=500, blank=True, default="")
     metrics_url = models.CharField(max_length=500, blank=True, default="")
     dcgm_url = models.CharField(max_length=500, blank=True, default="")
+    kv_events_url = models.CharField(max_length=500, blank=True, default="")
     draining = models.BooleanField(default=False)
     created_at = models.DateTimeField(auto_now_add=True)
     # {public name: name at the server}. Last, since inside the class body it hides the module

@@ -63,6 +63,7 @@ def cards_told(fleet: FleetSnapshot, cards: Iterable[Card]) -> tuple[CardFacts, 
             frozenset(card.facts.models.keys() & fleet.models.keys()),
             startable=card.state in {CardState.IDLE, CardState.DRAINING},
             on=card.state in {CardState.STARTING, CardState.UP},
+            slots=card.facts.slots,
         )
         for card in cards
         if card.facts.pool in fleet.pools and card.facts.name not in fleet.replicas

@@ -15,9 +15,9 @@ class NoScaler:
         """None."""
         return ()
 
-    def start(self, pool: str, count: int, model: str = "") -> int:
-        """Starts nothing."""
-        return 0
+    def start(self, card: str, model: str = "") -> bool:
+        """Knows no card."""
+        return False
 
     def drain(self, replica: str) -> bool:
         """Knows no replica."""

@@ -88,27 +88,22 @@ class LocalProcesses:
         """All of them."""
         return tuple(slot.card for slot in self._slots.values())
 
-    def start(self, pool: str, count: int, model: str = "") -> int:
-        """Put up to so many cards to use: first those that are still draining."""
-        if self._closing:
-            return 0
-        now = asyncio.get_running_loop().time()
-        fitting = [
-            slot
-            for slot in self._slots.values()
-            if slot.spec.pool == pool and (not model or model in slot.spec.models)
-        ]
-        kept = [slot for slot in fitting if slot.state is CardState.DRAINING][:count]
-        for slot in kept:
-            self._to(slot, CardState.UP)
+    def start(self, card: str, model: str = "") -> bool:
+        """Put a card to use: begin its process, or keep it where it still drains."""
+        slot = self._slots.get(card)
+        if slot is None or self._closing:
+            return False
+        if slot.state is CardState.DRAINING:
             slot.leave.clear()
             slot.keep.set()
-        idle = [slot for slot in fitting if slot.may_start(now)][: max(0, count - len(kept))]
-        for slot in idle:
-            slot.leave.clear()
-            slot.task = asyncio.create_task(self._live(slot), name=f"card {slot.spec.name}")
-            self._to(slot, CardState.STARTING)
-        return len(kept) + len(idle)
+            self._to(slot, CardState.UP)
+            return True
+        if not slot.may_start(asyncio.get_running_loop().time()):
+            return False
+        slot.leave.clear()
+        slot.task = asyncio.create_task(self._live(slot), name=f"card {slot.spec.name}")
+        self._to(slot, CardState.STARTING)
+        return True
 
     def drain(self, replica: str) -> bool:
         """Give it no more work, and stop it when nothing runs there any more."""

@@ -1,7 +1,7 @@
 """Reads of canaries."""
 
 from scheduler.canary import Trial
-from scheduler.core.policy import from_document
+from scheduler.core.policy import from_stored
 from scheduler.models import Canary
 
 
@@ -19,6 +19,6 @@ def load_trial() -> Trial | None:
     return Trial(
         id=row.pk,
         version=row.version.version,
-        policy=from_document(row.version.document),
+        policy=from_stored(row.version.document),
         businesses=frozenset(str(name) for name in row.businesses),
     )

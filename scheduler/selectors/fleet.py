@@ -60,6 +60,7 @@ def _replica(row: Replica) -> ReplicaFacts:
         token_file=row.token_file,
         metrics_url=row.metrics_url,
         dcgm_url=row.dcgm_url,
+        kv_events_url=row.kv_events_url,
         draining=row.draining,
         hot=row.path == Replica.Path.HOT,
     )

@@ -65,6 +65,7 @@ def _replica(row: Replica) -> ReplicaSpec:
         token_file=row.token_file or None,
         metrics_url=row.metrics_url or None,
         dcgm_url=row.dcgm_url or None,
+        kv_events_url=row.kv_events_url or None,
     )
 
 

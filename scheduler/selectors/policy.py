@@ -1,7 +1,7 @@
 """Reads of the policy."""
 
 from metering.models import Lane
-from scheduler.core.policy import NamedPool, Policy, Problem, from_document, named_pools
+from scheduler.core.policy import NamedPool, Policy, Problem, from_stored, named_pools
 from scheduler.models import PolicyVersion, Pool
 
 LANES = tuple(lane.value for lane in Lane)
@@ -14,12 +14,12 @@ def load_policy() -> tuple[int, Policy]:
     Raises PolicyError when the stored document is no policy of this release.
     """
     row = PolicyVersion.objects.filter(active=True).first()
-    return (0, Policy()) if row is None else (row.version, from_document(row.document))
+    return (0, Policy()) if row is None else (row.version, from_stored(row.document))
 
 
 def load_version(version: int) -> Policy:
     """The policy of one version. Raises PolicyVersion.DoesNotExist and PolicyError."""
-    return from_document(PolicyVersion.objects.get(version=version).document)
+    return from_stored(PolicyVersion.objects.get(version=version).document)
 
 
 def missing_pools(policy: Policy) -> list[Problem]:

@@ -10,7 +10,7 @@ from metering.models import Business, ChangeVersion
 from metering.services import audit, changes
 from scheduler.canary import Judgement, Limits, Tally, judge
 from scheduler.canary.judging import limits_as_dict, summary
-from scheduler.core.policy import PolicyError, Problem, from_document, pool_wide
+from scheduler.core.policy import PolicyError, Problem, from_stored, pool_wide
 from scheduler.models import Canary, PolicyVersion
 from scheduler.services.policy import active_policy, lock_policy
 
@@ -62,7 +62,7 @@ def _problems(version: PolicyVersion, names: list[str]) -> list[Problem]:
         return [Problem("", "this version is active already")]
     if Canary.objects.filter(state=Canary.State.RUNNING).exists():
         return [Problem("", "another canary runs: end it first")]
-    draft = from_document(version.document)
+    draft = from_stored(version.document)
     found = [
         Problem(change.path, "can only change for all businesses at once")
         for change in pool_wide(active_policy()[1], draft)

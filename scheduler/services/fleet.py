@@ -7,7 +7,7 @@ from django.db import transaction
 from metering.models import ChangeVersion
 from metering.services import audit
 from metering.services.changes import announce
-from scheduler.addresses import check_url
+from scheduler.addresses import check_publisher, check_url
 from scheduler.core.policy import NamedPool, PolicyError, Problem
 from scheduler.fleet_checks import broken_references
 from scheduler.fleet_diff import ADDED, CHANGED, FleetDiff, plan
@@ -21,6 +21,12 @@ from scheduler.services.policy import lock_policy
 __all__ = ["FleetDiff", "apply_fleet", "export_fleet", "held_fleet"]
 
 _VERBS = {ADDED: "add", CHANGED: "change"}
+_ADDRESSES = {
+    "url": check_url,
+    "metrics_url": check_url,
+    "dcgm_url": check_url,
+    "kv_events_url": check_publisher,
+}
 
 
 def apply_fleet(
@@ -92,12 +98,12 @@ def _in_use(prune: bool) -> list[NamedPool]:
 def _address_problems(document: FleetDocument) -> list[Problem]:
     found = []
     for place, spec in enumerate(document.replicas or ()):
-        for name in ("url", "metrics_url", "dcgm_url"):
+        for name, check in _ADDRESSES.items():
             url = getattr(spec, name)
             if url is None:
                 continue
             try:
-                check_url(url, settings.FAIRLANE_REPLICA_CIDRS)
+                check(url, settings.FAIRLANE_REPLICA_CIDRS)
             except ValueError as error:
                 found.append(Problem(f"replicas[{place}].{name}", str(error)))
     return found

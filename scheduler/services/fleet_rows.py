@@ -67,6 +67,7 @@ def _write_replica(spec: ReplicaSpec, pool: Pool) -> None:
             "token_file": spec.token_file or "",
             "metrics_url": spec.metrics_url or "",
             "dcgm_url": spec.dcgm_url or "",
+            "kv_events_url": spec.kv_events_url or "",
         },
     )
 

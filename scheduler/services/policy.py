@@ -11,7 +11,7 @@ from scheduler.core.policy import (
     Policy,
     PolicyError,
     Problem,
-    from_document,
+    from_stored,
     problems,
     to_document,
 )
@@ -109,7 +109,7 @@ def activate(
     row = PolicyVersion.objects.get(pk=version.pk)
     if row.active:
         return row
-    found = missing_pools(from_document(row.document))
+    found = missing_pools(from_stored(row.document))
     if found:
         raise PolicyError(found)
     _supersede(row, actor, source)

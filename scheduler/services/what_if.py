@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from metering.selectors.access import load_access
 from metering.services import audit
-from scheduler.core.policy import Policy, Problem, from_document
+from scheduler.core.policy import Policy, Problem, from_stored
 from scheduler.models import PolicyVersion, WhatIf
 from scheduler.selectors.fleet import load_fleet
 from scheduler.selectors.policy import load_policy, load_version
@@ -109,7 +109,7 @@ def run_what_if(pk: int) -> WhatIf:
 
 def _compare(row: WhatIf, watch: Callable[[float], None]) -> Comparison:
     active = load_version(row.against) if row.against else Policy()
-    draft = from_document(row.version.document)
+    draft = from_stored(row.version.document)
     if row.scenario:
         return compare_scenario(row.scenario, active, draft, watch)
     assert row.begin is not None, "a run has a window or a scenario"

@@ -12,7 +12,7 @@ from .report import Report, save, show
 from .runner import Found, Result, Task, run_all
 from .scenario import Scenario
 from .scenario_file import ScenarioError, built_in, load
-from .schedulers import OWN, SCHEDULERS
+from .schedulers import OWN, SCHEDULERS, fitting
 
 DEFAULT_OUT = Path("build") / "simulation"
 
@@ -27,13 +27,13 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     for scenario in scenarios:
         for remark in scenario.remarks:
-            sys.stderr.write(f"{scenario.name}: {remark} (ignored)\n")
+            sys.stderr.write(f"{scenario.name}: {remark}\n")
     if options.seconds is not None:
         scenarios = [scenario.cut(options.seconds) for scenario in scenarios]
     tasks = [
         Task(scenario, scenario.seed if options.seed is None else options.seed, *what)
         for scenario in scenarios
-        for what in _what(scenario, options.only, search=options.search)
+        for what in _what(scenario, options.only or fitting(scenario), search=options.search)
     ]
     with Progress() as progress:
         results = run_all(tasks, progress, options.processes)
@@ -76,9 +76,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--only",
         type=_names,
-        default=list(SCHEDULERS),
         metavar="NAMES",
-        help=f"schedulers, separated by commas, of {', '.join(SCHEDULERS)}",
+        help=f"schedulers, separated by commas, of {', '.join(SCHEDULERS)}; default: all, "
+        "the last only where there are conversations",
     )
     parser.add_argument("--seconds", type=float, help="end the arrivals after so many seconds")
     parser.add_argument(

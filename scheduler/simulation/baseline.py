@@ -27,6 +27,13 @@ class Baseline:
         ]
         self._turns = [0] * len(self.holders)
 
+    def unserved(self, request: int) -> bool:
+        """Whether no replica holds the model of a new request, which is refused then."""
+        if self.holders[self.cluster.workload.model[request]]:
+            return False
+        self.cluster.refuse(request, Outcome.NO_CAPACITY)
+        return True
+
     def turn(self, model: int) -> int:
         """Rotation: how many times a model has been asked for before."""
         self._turns[model] += 1
@@ -37,11 +44,16 @@ class Baseline:
         workload = self.cluster.workload
         return workload.arrived[request] + self.timeouts[workload.lane[request]]
 
+    @staticmethod
+    def request(entry: int) -> int:
+        """The request of a queue's entry."""
+        return entry & INDEX
+
     def head(self, queue: list[int]) -> int:
         """The request at the head of a queue, those past their time refused; -1: none."""
         now = self.cluster.now
         while queue:
-            request = queue[0] & INDEX
+            request = self.request(queue[0])
             deadline = self.deadline(request)
             if deadline > now:
                 return request

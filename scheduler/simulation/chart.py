@@ -18,6 +18,9 @@ COLOURS = {
     "fifo": "#6c757d",
     "priority-heap": "#1d4ed8",
     "class-floors": "#d97706",
+    "least-loaded": "#7c3aed",
+    "prefix-affinity": "#0891b2",
+    "pinned": "#111827",
 }
 
 

@@ -35,6 +35,8 @@ class ClassFloors(Baseline):
 
     def arrived(self, request: int) -> None:
         """See Scheduler."""
+        if self.unserved(request):
+            return
         workload = self.cluster.workload
         lane, model = workload.lane[request], workload.model[request]
         if not self._queues[lane][model] and self._allowed(lane):

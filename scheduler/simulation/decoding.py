@@ -6,11 +6,13 @@ the phase reads alike, one in tokens per prefilling request and one in steps, so
 mark on a clock and the next event of the card is the nearest mark.
 """
 
-from collections import OrderedDict, deque
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 from math import ceil
 
+from .kv_memory import Holding, KvMemory
 from .scenario import Hardware
 
 NEVER = 2**63 - 1
@@ -21,15 +23,20 @@ REACHED = 1e-6
 
 @dataclass(slots=True)
 class Job:
-    """One attempt. ``need`` is the KV tokens it reserves, ``held`` those it found there,
-    ``prefill`` the tokens to prefill of which ``again`` were computed before, ``steps`` the
-    output tokens still to come. ``mark`` is its beginning on the clock of its phase."""
+    """One attempt. ``context`` tokens precede the next, of which ``computed`` were so somewhere
+    before, and ``steps`` are to come; ``blocks`` are those of all of it (see ``KvMemory``).
+    From when it ``began`` (ns) it is ``holding`` memory, having ``found`` tokens there; of those
+    to ``prefill`` it computes ``again`` some. ``mark`` is its beginning on the clock of its
+    phase."""
 
-    need: int
-    held: int
-    prefill: int
-    again: int
+    context: int
+    computed: int
     steps: int
+    blocks: Sequence[int]
+    holding: Holding | None = None
+    found: int = 0
+    prefill: int = 0
+    again: int = 0
     began: int = 0
     mark: float = 0.0
     decoding: bool = False
@@ -46,18 +53,15 @@ class Decoder:
         self._rate = hardware.prefill_tokens_per_s / 1e9
         self._base = hardware.step_base_ms * MILLISECOND
         self._per_running = hardware.step_per_running_ms * MILLISECOND
-        self._kv = hardware.kv_tokens
+        self.memory = KvMemory(hardware.kv_tokens)
         self.jobs: dict[int, Job] = {}
         self._waiting: deque[int] = deque()
         self._prefills: list[tuple[float, int]] = []
         self._decodes: list[tuple[float, int]] = []
-        self._prefilling = self._decoding = self._used = 0
+        self._prefilling = self._decoding = 0
         self._prefilled = self._stepped = 0.0
         self._step = self._base
         self._at = 0
-        # What stopped requests left behind, oldest first, until room is needed.
-        self._cache: OrderedDict[int, int] = OrderedDict()
-        self._cached = 0
 
     def advance(self, now: int) -> None:
         """Run both clocks up to now."""
@@ -84,22 +88,15 @@ class Decoder:
     @property
     def kv_share(self) -> float | None:
         """The share of the KV cache that is reserved; None where it isn't limited."""
-        return self._used / self._kv if self._kv is not None else None
+        return self.memory.used / self.memory.tokens if self.memory.tokens is not None else None
 
-    def fits(self, need: int) -> bool:
-        """Whether the KV cache has room for so many more tokens beside what runs."""
-        return self._kv is None or self._used + min(need, self._kv) <= self._kv
-
-    def start(self, index: int, context: int, computed: int, output: int) -> None:
+    def start(
+        self, index: int, context: int, computed: int, output: int, blocks: Sequence[int] = ()
+    ) -> None:
         """Take a request: ``context`` tokens precede its next one, of which ``computed``
-        have been computed somewhere before, and ``output`` are still to come."""
-        held = min(self._forget(index), context - 1)
-        prefill = context - held
-        again = max(0, min(prefill, computed - held))
-        need = context + output
-        if self._kv is not None:
-            need = min(need, self._kv)
-        self.jobs[index] = Job(need, held, prefill, again, output)
+        have been computed somewhere before, and ``output`` are still to come. ``blocks`` are
+        those of context and output, if others may share them."""
+        self.jobs[index] = Job(context, computed, output, blocks)
         self._waiting.append(index)
         self._admit()
 
@@ -109,10 +106,7 @@ class Decoder:
         job = self.jobs.pop(index)
         produced, computed = self._progress(job)
         if job.began:
-            self._leave(job)
-            computed += job.held
-            self._cache[index] = computed
-            self._cached += computed
+            self._leave(index, job, computed, ended=False)
         else:
             self._waiting.remove(index)
         self._admit()
@@ -122,10 +116,10 @@ class Decoder:
         """Output tokens of this attempt so far."""
         return self._progress(self.jobs[index])[0]
 
-    def due(self) -> tuple[list[tuple[int, int]], list[int]]:
-        """What has happened by now: (request, wasted ns of its slot) for each that has begun
-        to answer, and the requests that have ended, which are gone."""
-        answering: list[tuple[int, int]] = []
+    def due(self) -> tuple[list[tuple[int, int, int]], list[int]]:
+        """What has happened by now: (request, tokens found, wasted ns of its slot) for each that
+        has begun to answer, and the requests that have ended, which are gone."""
+        answering: list[tuple[int, int, int]] = []
         ended: list[int] = []
         while self._prefills and self._prefills[0][0] <= self._prefilled + REACHED:
             mark, index = heappop(self._prefills)
@@ -135,38 +129,48 @@ class Decoder:
             job.decoding, job.mark = True, self._stepped
             self._prefilling -= 1
             self._decoding += 1
+            assert job.holding is not None
+            self.memory.computed(job.holding, job.context)
             heappush(self._decodes, (self._stepped + job.steps, index))
-            answering.append((index, (self._at - job.began) * job.again // job.prefill))
+            wasted = (self._at - job.began) * job.again // job.prefill
+            answering.append((index, job.found, wasted))
         while self._decodes and self._decodes[0][0] <= self._stepped + REACHED:
             mark, index = heappop(self._decodes)
             job = self.jobs.get(index)
             if job is not None and job.decoding and job.mark + job.steps == mark:
                 del self.jobs[index]
-                self._leave(job)
+                # The last token of an answer is nobody's context.
+                self._leave(index, job, job.context + job.steps - 1, ended=True)
                 ended.append(index)
         self._admit()
         return answering, ended
 
     def clear(self) -> None:
         """Lose everything, caches too."""
-        for held in (self.jobs, self._waiting, self._prefills, self._decodes, self._cache):
+        for held in (self.jobs, self._waiting, self._prefills, self._decodes, self.memory):
             held.clear()
-        self._prefilling = self._decoding = self._used = self._cached = 0
+        self._prefilling = self._decoding = 0
 
     def _progress(self, job: Job) -> tuple[int, int]:
         if job.decoding:
             produced = min(job.steps - 1, int(self._stepped - job.mark + REACHED))
-            return produced, job.prefill + produced
+            return produced, job.context + produced
         if job.began:
-            return 0, min(job.prefill, int(self._prefilled - job.mark))
+            return 0, job.found + min(job.prefill, int(self._prefilled - job.mark))
         return 0, 0
 
     def _admit(self) -> None:
         """Begin the prefill of those that wait for room, in their order."""
-        while self._waiting and self.fits(self.jobs[self._waiting[0]].need):
-            index = self._waiting.popleft()
+        while self._waiting:
+            index = self._waiting[0]
             job = self.jobs[index]
-            self._used += job.need
+            need = job.context + job.steps
+            if not self.memory.fits(need, job.context, job.blocks):
+                return
+            self._waiting.popleft()
+            job.holding, job.found = self.memory.take(index, need, job.context, job.blocks)
+            job.prefill = job.context - job.found
+            job.again = max(0, min(job.prefill, job.computed - job.found))
             if not self._prefilling and not self._decoding:
                 # Clocks that nobody reads start again, which keeps them exact.
                 self._prefilled = self._stepped = 0.0
@@ -175,11 +179,10 @@ class Decoder:
             job.began, job.mark = max(1, self._at), self._prefilled
             self._prefilling += 1
             heappush(self._prefills, (job.mark + job.prefill, index))
-        while self._kv is not None and self._used + self._cached > self._kv and self._cache:
-            self._cached -= self._cache.popitem(last=False)[1]
 
-    def _leave(self, job: Job) -> None:
-        self._used -= job.need
+    def _leave(self, index: int, job: Job, computed: int, *, ended: bool) -> None:
+        assert job.holding is not None
+        self.memory.leave(index, job.holding, computed, ended=ended)
         if job.decoding:
             self._decoding -= 1
         else:
@@ -196,8 +199,3 @@ class Decoder:
                     if job.mark + size == mark:
                         break
                 heappop(heap)
-
-    def _forget(self, index: int) -> int:
-        tokens = self._cache.pop(index, 0)
-        self._cached -= tokens
-        return tokens

@@ -5,6 +5,7 @@ clock.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import replace
 
 from scheduler.core.decisions import (
@@ -15,9 +16,7 @@ from scheduler.core.decisions import (
     Reject,
     Scale,
     WakeAt,
-    Warm,
 )
-from scheduler.core.estimates import PREFILL_PER_DECODE
 from scheduler.core.events import (
     Arrived,
     CardsChanged,
@@ -95,7 +94,9 @@ class Fairlane:
             self._streams[stream].max_tokens if generative else 0,
             workload.budgets[stream][level] or None,
             Resume.CONTINUE if generative else Resume.RESTART,
+            session=str(talk) if (talk := workload.conversation[request]) >= 0 else "",
             realtime=self._streams[stream].realtime == "high",
+            blocks=workload.blocks(request, workload.prompt[request]),
         )
         self._step(Arrived(ticket))
 
@@ -107,7 +108,8 @@ class Fairlane:
         if foretold is not None:
             wait, service, known = foretold
             self.cluster.foretold(request, service, known, wait + service)
-        self._step(Finished(str(request), attempt, prompt, output))
+        cached = self.cluster.cached(request)
+        self._step(Finished(str(request), attempt, prompt, output, cached=cached))
 
     def progressed(self, request: int, tokens: int) -> None:
         """See Scheduler."""
@@ -156,8 +158,13 @@ class Fairlane:
     def closed(self) -> None:
         """See Scheduler."""
 
+    def stepped(self, event: Event, decisions: Sequence[Decision]) -> None:
+        """The state has taken the event in, and these decisions are about to be carried out."""
+
     def _step(self, event: Event) -> None:
-        for decision in step(self.state, event, self.cluster.now):
+        decisions = step(self.state, event, self.cluster.now)
+        self.stepped(event, decisions)
+        for decision in decisions:
             self._do(decision)
 
     def _do(self, decision: Decision) -> None:
@@ -173,16 +180,15 @@ class Fairlane:
             self.cluster.refuse(int(decision.request), OUTCOMES[decision.reason])
         elif isinstance(decision, Preempt):
             self.cluster.stop(int(decision.request))
-        elif isinstance(decision, Scale | Warm):
+        elif isinstance(decision, Scale):
             self.cluster.steer(decision)
 
     def _foretell(self, request: int, replica: str) -> tuple[int, int, int]:
         """What the core expects of a request that starts now (ns): the wait that it was let in
         with, the service, and the service if the length of its answer were known."""
         held, estimates = self.state.requests[str(request)], self.state.estimates
-        service = estimates.foreseen(held.ticket, replica)
-        unit = estimates.per_unit(held.ticket.model, replica)
-        known, output = service, self.workload.output[request]
-        if output and unit:
-            known = int(unit * (output + held.ticket.prompt / PREFILL_PER_DECODE))
+        running = self.state.replicas[replica].running
+        service = estimates.foreseen(held.ticket, replica, running)
+        output = self.workload.output[request]
+        known = estimates.foreseen(held.ticket, replica, running, output)
         return held.least, service, known

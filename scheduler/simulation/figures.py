@@ -25,9 +25,11 @@ class ModelFigures(TypedDict):
 
 class LaneFigures(TypedDict):
     """Shares of all arrivals that were completed, and that were so within their budgets (None:
-    nothing arrived). Waits are of completed requests;
-    ``last_end_s`` is when the last of them ended."""
+    nothing arrived). Waits are of completed requests; ``last_end_s`` is when the last of them
+    ended. ``cached_prompt_ratio`` is the share of the tokens of all prompts that arrived that
+    was found in a prefix cache (None: there were no tokens)."""
 
+    cached_prompt_ratio: float | None
     success_ratio: float | None
     budget_met_ratio: float | None
     timeouts: int
@@ -67,6 +69,7 @@ class Figures(TypedDict):
     gpu_util_ratio: float | None
     gpu_util_peak_ratio: float | None
     yield_per_slot_s: float | None
+    cached_prompt_ratio: float | None
     models: dict[str, ModelFigures]
     preemptions: int
     wasted_ratio: float | None
@@ -144,6 +147,9 @@ def _figures(workload: Workload, records: Records, counted: Tally) -> Figures:
         "gpu_util_ratio": _utilisation(records, begin, end),
         "gpu_util_peak_ratio": _utilisation(records, *peak),
         "yield_per_slot_s": ratio(in_time * SECOND, spent),
+        "cached_prompt_ratio": ratio(
+            sum(lane.cached for lane in counted.lanes), sum(lane.prompt for lane in counted.lanes)
+        ),
         "models": {
             name: {"p0_p95_ms": percentile(values, 0.95), "p0_p99_ms": percentile(values, 0.99)}
             for name, values in zip(workload.models, latencies, strict=True)
@@ -168,6 +174,7 @@ def _utilisation(records: Records, begin: float, end: float) -> float | None:
 def _lane(counted: Tally, lane: int) -> LaneFigures:
     share, waits = counted.lanes[lane], sorted(counted.waits[lane])
     return {
+        "cached_prompt_ratio": ratio(share.cached, share.prompt),
         "success_ratio": ratio(share.done, share.arrived),
         "budget_met_ratio": ratio(share.in_time, share.arrived),
         "timeouts": share.timeouts,

@@ -6,7 +6,7 @@ What is dealt to a replica stays with it, whatever its pool, state or load.
 from heapq import heappop, heappush
 
 from .baseline import SHIFT, Baseline
-from .scheduling import Cluster, Outcome
+from .scheduling import Cluster
 
 
 class FixedPriority(Baseline):
@@ -18,12 +18,11 @@ class FixedPriority(Baseline):
 
     def arrived(self, request: int) -> None:
         """See Scheduler."""
+        if self.unserved(request):
+            return
         workload = self.cluster.workload
         model = workload.model[request]
         holders = self.holders[model]
-        if not holders:
-            self.cluster.refuse(request, Outcome.NO_CAPACITY)
-            return
         replica = holders[self.turn(model) % len(holders)]
         queue = self._queues[replica]
         if not queue and self.cluster.room(replica, request):

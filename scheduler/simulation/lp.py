@@ -102,11 +102,15 @@ def busiest_minute(scenario: Scenario, begin: float, end: float) -> tuple[float,
 
 def throughput_bound(scenario: Scenario) -> float:
     """Requests per second that the whole cluster can complete at most, for the mix of its
-    busiest minute."""
+    busiest minute; requests that no card could serve are no part of the mix."""
     begin, end = busiest_minute(scenario, 0.0, scenario.duration_s)
-    mix = [planned(stream, begin, end) for stream in scenario.arrivals]
-    total = sum(mix)
     kinds = Counter((spec.hardware.name, spec.models) for spec in could_serve(scenario))
+    served = {model for _, models in kinds for model in models}
+    mix = [
+        planned(stream, begin, end) if stream.model in served else 0.0
+        for stream in scenario.arrivals
+    ]
+    total = sum(mix)
     hardware = {spec.hardware.name: spec.hardware for spec in scenario.replicas}
     places = [
         (stream, kind)

@@ -7,7 +7,7 @@ elsewhere nothing scales.
 
 from collections.abc import Callable, Sequence
 
-from scheduler.core.decisions import Scale, Warm
+from scheduler.core.decisions import Scale
 from scheduler.core.fleet import CardFacts, ReplicaFacts
 from scheduler.scaling import cards as scaling
 from scheduler.scaling.cards import CardState
@@ -47,16 +47,11 @@ class Rack:
         self._places = {card.spec.name: place for place, card in enumerate(cards)}
         for card in cards[len(scenario.replicas) :]:
             card.state, card.up = CardState.IDLE, False
-        self._steering = Steering(
-            self, self._serving, lambda name: len(cards[self._places[name]].running)
-        )
+        self._steering = Steering(self)
 
-    def order(self, order: Scale | Warm) -> None:
+    def order(self, order: Scale) -> None:
         """What the core asks for."""
-        if isinstance(order, Scale):
-            self._steering.order(order)
-        else:
-            self._steering.warm(order)
+        self._steering.order(order)
 
     def told(self) -> tuple[CardFacts, ...]:
         """The cards as the core knows them, with all models that each could be started for."""
@@ -68,7 +63,8 @@ class Rack:
             models = frozenset(
                 self._able[place] if card.state is CardState.IDLE else self._held(card)
             )
-            found.append(CardFacts(card.spec.name, card.spec.pool, models, free, used))
+            slots = card.spec.hardware.slots
+            found.append(CardFacts(card.spec.name, card.spec.pool, models, free, used, slots))
         return tuple(found)
 
     def cards(self) -> list[scaling.Card]:
@@ -80,32 +76,21 @@ class Rack:
             found.append(scaling.Card(facts(card.spec, self._held(card)), state))
         return found
 
-    def start(self, pool: str, count: int, model: str = "") -> int:
+    def start(self, card: str, model: str = "") -> bool:
         """See Driver. A card that is started for a model which its kind does not hold by
         itself holds that model alone."""
-        cards = self._cards
-        able = [
-            place
-            for place in self._own
-            if cards[place].spec.pool.name == pool and not cards[place].broken
-        ]
-        kept = [
-            place
-            for place in able
-            if cards[place].state is CardState.DRAINING
-            and (not model or model in self._held(cards[place]))
-        ][:count]
-        for place in kept:
-            cards[place].state = CardState.UP
+        place = self._places[card]
+        found = self._cards[place]
+        if place not in self._own or found.broken:
+            return False
+        if found.state is CardState.DRAINING:
+            found.state = CardState.UP
             self._tell(place)
-        idle = [
-            place
-            for place in able
-            if cards[place].state is CardState.IDLE and (not model or model in self._able[place])
-        ][: max(0, count - len(kept))]
-        for place in idle:
-            self._begin(cards[place], place, model)
-        return len(kept) + len(idle)
+            return True
+        if found.state is not CardState.IDLE or (model and model not in self._able[place]):
+            return False
+        self._begin(found, place, model)
+        return True
 
     def drain(self, replica: str) -> bool:
         """See Driver."""
@@ -169,13 +154,6 @@ class Rack:
 
     def _held(self, card: Card) -> list[str]:
         return [self._workload.models[model] for model in card.models]
-
-    def _serving(self, pool: str) -> list[str]:
-        return [
-            card.spec.name
-            for card in self._cards
-            if card.spec.pool.name == pool and card.state is CardState.UP and card.up
-        ]
 
 
 def facts(spec: ReplicaSpec, models: Sequence[str]) -> ReplicaFacts:

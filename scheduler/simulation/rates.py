@@ -1,10 +1,14 @@
 """Rates that are piecewise linear in time: how many arrivals are due until when."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
-from math import inf, sqrt
+from itertools import count, pairwise
+from math import inf, log, log1p, sqrt
+from statistics import NormalDist
 
-from .scenario import Arrivals
+from .scenario import Arrivals, Size
+
+# Conversations of so many turns are too few to count.
+FEW = 1e-4
 
 Points = Sequence[tuple[float, float]]
 
@@ -55,9 +59,42 @@ def arrival_times(points: Points, until: float, gaps: Iterable[float]) -> Iterat
 
 
 def planned(stream: Arrivals, begin: float, end: float) -> float:
-    """The mean number of requests of a stream between two moments (s), bursts included."""
+    """The mean number of requests of a stream between two moments (s), bursts included; of
+    conversations about so many."""
     bursts = sum(burst.count for burst in stream.bursts if begin <= burst.at_s < end)
-    return due(stream.rate, begin, end) + bursts
+    return due(stream.rate, begin, end) + bursts + _turns(stream, begin, end)
+
+
+def _turns(stream: Arrivals, begin: float, end: float) -> float:
+    """As if one turn followed the other after the mean gap."""
+    talk = stream.conversations
+    if talk is None or stream.output is None:
+        return 0.0
+    gap = talk.think_s.mean + stream.output.mean * talk.answer_ms_per_token / 1e3
+    first, last = talk.begin_s
+    total = 0.0
+    for turn in count():
+        share = _at_least(talk.turns, turn + 1)
+        at = turn * gap
+        if share < FEW or first + at >= end:
+            return total * talk.count
+        if first < last:
+            inside = min(last + at, end) - max(first + at, begin)
+            total += share * max(0.0, inside) / (last - first)
+        else:
+            total += share * (begin <= first + at)
+    return total * talk.count
+
+
+def _at_least(turns: Size, number: int) -> float:
+    """The share of conversations that have so many turns."""
+    if number <= 1:
+        return 1.0
+    if not turns.cv:
+        return float(round(turns.mean) >= number)
+    spread = sqrt(log1p(turns.cv * turns.cv))
+    middle = log(turns.mean) - spread * spread / 2
+    return 1 - NormalDist(middle, spread).cdf(log(number - 0.5))
 
 
 def peak_minute(

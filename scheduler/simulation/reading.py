@@ -14,17 +14,21 @@ from .scenario import Fault, ReplicaSpec, Scenario, Tenant
 
 GRADES = ("vip", "premium", "basic")
 REALTIME = ("high", "medium", "low")
+# Lanes whose policy says what a budget is measured to.
+BUDGETED = ("P0", "P1")
 # How long P2 waits before it counts as starved, where a scenario is silent (s).
 STARVED_AFTER_S = 90.0
 
 
 class Reading:
     """One pass over a scenario. ``problems`` make it unusable; ``remarks`` are keys that
-    nothing here knows: somebody's notes, or a slip of the pen."""
+    nothing here knows: somebody's notes, or a slip of the pen. ``unserved`` are streams whose
+    model no card could hold: a workload like any other, whose requests are all refused."""
 
     def __init__(self, data: object) -> None:
         self.problems: list[Problem] = []
         self.remarks: list[Problem] = []
+        self.unserved: list[Problem] = []
         self.policy_document: object = {}
         self._node = Node(data, "", self.problems)
 
@@ -55,7 +59,7 @@ class Reading:
             policy=Policy(),
             idle_cards=idle_cards,
         )
-        self._check_served(scenario)
+        self._note_unserved(scenario)
         if not node.has("duration_s"):
             node.note("duration_s", "is missing: must be a number of seconds")
         self._read_policy()
@@ -86,13 +90,13 @@ class Reading:
             finish(item, self.remarks)
         return found
 
-    def _check_served(self, scenario: Scenario) -> None:
+    def _note_unserved(self, scenario: Scenario) -> None:
         served = {name for spec in could_serve(scenario) for name in spec.models}
         for place, stream in enumerate(scenario.arrivals):
             if stream.model and stream.model not in served:
                 path = f"arrivals[{place}].model"
                 message = f"no replica holds {stream.model}, and no idle card could"
-                self.problems.append(Problem(path, message))
+                self.unserved.append(Problem(path, message))
 
     def _faults(self, replicas: list[ReplicaSpec]) -> tuple[Fault, ...]:
         names = [replica.name for replica in replicas]
@@ -110,17 +114,31 @@ class Reading:
         return tuple(found)
 
     def _read_policy(self) -> None:
-        """Timeouts of the scenario go into its policy, unless that names its own."""
+        """What the scenario says of timeouts and budgets goes into its policy, unless that
+        names its own."""
         document = deepcopy(self._node.plain("policy"))
-        if not document:
-            document = {}
+        given = document or {}
+        # Figures measure a budget from arrival to completion; the policy's default is the first
+        # token. A core that judged by that would be held to another yardstick than it has.
+        for lane in BUDGETED:
+            _set_default(given, lane, "budget_on", "completion")
         timeouts = self._node.child("queue_timeout_s")
-        if timeouts is not None and isinstance(document, dict):
-            queues = document.setdefault("scheduler", {}).setdefault("queues", {})
+        if timeouts is not None:
             for lane in LANES:
-                given = timeouts.number(lane, None, 0, MOST)
-                if given is not None:
-                    queue = queues.setdefault(lane, {})
-                    queue.setdefault("queue_timeout_ms", round(given * 1000))
+                seconds = timeouts.number(lane, None, 0, MOST)
+                if seconds is not None:
+                    _set_default(given, lane, "queue_timeout_ms", round(seconds * 1000))
             finish(timeouts, self.remarks)
-        self.policy_document = document
+        self.policy_document = given
+
+
+def _set_default(document: object, lane: str, name: str, value: object) -> None:
+    """Give a queue's field a value where the policy has none. What is no mapping stays as it
+    is: reading the policy says so."""
+    at = document
+    for key in ("scheduler", "queues", lane):
+        if not isinstance(at, dict):
+            return
+        at = at.setdefault(key, {})
+    if isinstance(at, dict):
+        at.setdefault(name, value)

@@ -6,13 +6,15 @@ from scheduler.core.policy import Problem
 from scheduler.plain_data import Node
 
 from .reading_tools import MOST, finish, items, keys
-from .scenario import Arrivals, Burst, Model, Size, Tenant
+from .scenario import Arrivals, Burst, Conversations, Model, Size, Tenant
 
 LEVELS = re.compile(r"uniform ([0-9])-([0-9])|classified")
 BAND = re.compile(r"([0-9])-([0-9])")
 REALTIME = ("high", "medium", "low")
 MOST_TOKENS = 2**31 - 1
 MOST_REQUESTS = 10**9
+MOST_CONVERSATIONS = 10**6
+MOST_SYSTEM_TOKENS = 10**6
 
 
 def read_arrivals(
@@ -23,6 +25,8 @@ def read_arrivals(
     generative = model in models and models[model].facts.generative
     process = node.choice("process", "poisson", ("poisson", "gamma"))
     spread = node.number("cv", 1.0, 1e-3, 100)
+    talk = node.child("conversations")
+    question = node if talk is None else talk
     found = Arrivals(
         model=model,
         shares=_shares(node, tenants, remarks),
@@ -33,9 +37,12 @@ def read_arrivals(
         levels=_levels(node),
         realtime=node.choice("realtime", None, REALTIME),
         offline=node.flag("offline", default=False),
-        prompt=_size(node, "prompt_tokens", generative, remarks),
+        prompt=_size(
+            question, "prompt_tokens" if talk is None else "user_tokens", generative, remarks
+        ),
         output=_size(node, "output_tokens", generative, remarks),
         max_tokens=node.whole("max_tokens", MOST_TOKENS, 1, MOST_TOKENS),
+        conversations=_conversations(node, talk, generative, remarks),
     )
     # The part of the whole that the stream's rate already reflects.
     node.plain("share")
@@ -87,6 +94,40 @@ def _burst(node: Node, remarks: list[Problem]) -> Burst:
     return found
 
 
+def _conversations(
+    node: Node, talk: Node | None, generative: bool, remarks: list[Problem]
+) -> Conversations | None:
+    if talk is None:
+        return None
+    if not generative:
+        node.note("conversations", "are for generative models only")
+    for key in ("rate_qps", "burst", "process", "prompt_tokens"):
+        if node.has(key):
+            node.note(key, "has no place beside conversations, which say when and how much")
+            node.plain(key)
+    found = Conversations(
+        count=talk.whole("count", 0, 0, MOST_CONVERSATIONS),
+        begin_s=_span(talk, "begin_s"),
+        turns=_size(talk, "turns", True, remarks) or Size(1, 0),
+        think_s=_size(talk, "think_s", True, remarks, least=0.001) or Size(1, 0),
+        system_tokens=talk.whole("system_tokens", 0, 0, MOST_SYSTEM_TOKENS),
+        answer_ms_per_token=talk.number("answer_ms_per_token", 0.0, 0, MOST),
+    )
+    finish(talk, remarks)
+    return found
+
+
+def _span(node: Node, key: str) -> tuple[float, float]:
+    value = node.plain(key)
+    if isinstance(value, list) and len(value) == 2:
+        first, last = value
+        numbers = all(isinstance(at, int | float) and not isinstance(at, bool) for at in value)
+        if numbers and 0 <= first <= last <= MOST:
+            return float(first), float(last)
+    node.refuse(key, "[seconds, seconds], in order of time", value)
+    return 0.0, 0.0
+
+
 def _levels(node: Node) -> tuple[int, int] | None:
     text = node.needed("level", LEVELS, '"classified", or "uniform 0-9" with levels of 0-9')
     match = LEVELS.fullmatch(text)
@@ -120,12 +161,14 @@ def _budgets(node: Node) -> tuple[float | None, ...]:
     return (None,) * 10
 
 
-def _size(node: Node, key: str, needed: bool, remarks: list[Problem]) -> Size | None:
+def _size(
+    node: Node, key: str, needed: bool, remarks: list[Problem], least: float = 1
+) -> Size | None:
     inner = node.child(key)
     if inner is None:
         if needed:
             node.note(key, 'is missing: must be {"lognormal_mean", "cv"}')
         return None
-    found = Size(inner.number("lognormal_mean", 1.0, 1, MOST), inner.number("cv", 0.0, 0, 100))
+    found = Size(inner.number("lognormal_mean", 1.0, least, MOST), inner.number("cv", 0.0, 0, 100))
     finish(inner, remarks)
     return found

@@ -29,7 +29,8 @@ class Records:
 
     ``ended`` and ``waited`` (all time in a queue) are ns; ``busy`` and ``ready`` are
     slot-ns from the beginning until each second. ``preempted`` holds the moments of
-    preemptions, ``wasted`` (moment, slot-ns) of work that had to be done twice. ``foretold``
+    preemptions, ``wasted`` (moment, slot-ns) of work that had to be done twice. ``cached`` are
+    the tokens of each prompt that were found in a cache when it ran first. ``foretold``
     is by lane. ``cards`` is card-seconds until each second, ``started`` and ``given_back`` how
     often cards were.
     """
@@ -38,6 +39,7 @@ class Records:
         self.outcome = bytearray(requests)
         self.ended = array("q", bytes(8 * requests))
         self.waited = array("q", bytes(8 * requests))
+        self.cached = array("i", bytes(4 * requests))
         self.busy = [0]
         self.ready = [0]
         self.cards = [0]

@@ -5,6 +5,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from metering.core.facts import LANES
+
 from .chart import wait_chart
 from .costs import CardFigures
 from .figures import RunFigures
@@ -65,7 +67,7 @@ def show(report: Report) -> str:
     title = f"{report.scenario.name}: {requests:,} requests, seed {report.seed}"
     rows = [["", *runs]]
     rows += [[label, *(read(run) for run in runs.values())] for label, read in ROWS]
-    rows += [*_models(runs), *_refusals(runs), *_recoveries(runs)]
+    rows += [*_models(runs), *_cached(runs), *_refusals(runs), *_recoveries(runs)]
     rows.append(["processor s", *(f"{r.seconds:.0f}" for r in report.results.values())])
     bound = f"{report.bound:,.1f} requests/s of the busiest minute's mix are the most possible"
     lines = ["", title, bound, *_grid(rows)]
@@ -121,6 +123,16 @@ def _models(runs: Mapping[str, RunFigures]) -> list[list[str]]:
         [f"{name} P0 P99 ms", *(_number(run["models"][name]["p0_p99_ms"]) for run in runs.values())]
         for name in names
     ]
+
+
+def _cached(runs: Mapping[str, RunFigures]) -> list[list[str]]:
+    """Where any scheduler had anything found: all lanes, and those that had."""
+    rows = [["prompts cached", *(_percent(run["cached_prompt_ratio"]) for run in runs.values())]]
+    for lane in LANES:
+        shares = [run["lanes"][lane]["cached_prompt_ratio"] for run in runs.values()]
+        if any(shares):
+            rows.append([f"  {lane}", *map(_percent, shares)])
+    return rows if len(rows) > 1 else []
 
 
 def _refusals(runs: Mapping[str, RunFigures]) -> list[list[str]]:

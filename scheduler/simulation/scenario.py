@@ -72,7 +72,7 @@ class Tenant:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Lognormal numbers of tokens."""
+    """Lognormal numbers: of tokens, turns, seconds."""
 
     mean: float
     cv: float
@@ -87,12 +87,31 @@ class Burst:
 
 
 @dataclass(frozen=True, slots=True)
+class Conversations:
+    """Dialogues in place of single requests: ``count`` of them begin between two moments,
+    ``begin_s``, each at any moment alike, and have so many ``turns``.
+
+    A prompt is ``system_tokens`` that all conversations of the stream have in common, all earlier
+    questions and answers, and a new question. That comes ``think_s`` after the answer before it
+    would have ended at ``answer_ms_per_token``, so no scheduler has a part in when it does.
+    """
+
+    count: int
+    begin_s: tuple[float, float]
+    turns: Size
+    think_s: Size
+    system_tokens: int
+    answer_ms_per_token: float
+
+
+@dataclass(frozen=True, slots=True)
 class Arrivals:
     """One stream of requests.
 
     ``rate`` is piecewise linear in (seconds, requests per second), level before its first
     and after its last point. ``levels`` None leaves the level to the classifier.
-    ``budgets`` is ms by level, None where none is due.
+    ``budgets`` is ms by level, None where none is due. ``prompt`` is the tokens of each new
+    question where the requests are turns of ``conversations``.
     """
 
     model: str
@@ -107,6 +126,7 @@ class Arrivals:
     prompt: Size | None = None
     output: Size | None = None
     max_tokens: int = 0
+    conversations: Conversations | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,8 +141,8 @@ class Fault:
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """Everything a run depends on, but for the scheduler. ``policy`` has the scenario's
-    overrides and queue timeouts in it. ``remarks`` are keys
-    of the file that mean nothing here."""
+    overrides and queue timeouts in it. ``remarks`` are keys of the file that mean nothing here,
+    and streams that no card could serve."""
 
     name: str
     about: str
@@ -137,6 +157,11 @@ class Scenario:
     policy: Policy
     idle_cards: int = 0
     remarks: tuple[str, ...] = ()
+
+    @property
+    def converses(self) -> bool:
+        """Whether any of its requests are turns of conversations."""
+        return any(stream.conversations is not None for stream in self.arrivals)
 
     def cut(self, seconds: float) -> "Scenario":
         """The same with no arrivals after ``seconds``, for a quick look."""

@@ -54,6 +54,9 @@ def parse(text: str, source: str = "scenario") -> Scenario:
         except PolicyError as error:
             problems += [Problem(f"policy.{p.path}", p.message) for p in error.problems]
         else:
-            remarks = tuple(str(remark) for remark in reading.remarks)
+            remarks = (
+                *(f"{remark} (ignored)" for remark in reading.remarks),
+                *(f"{remark}: all its requests are refused" for remark in reading.unserved),
+            )
             return replace(scenario, policy=policy, remarks=remarks)
     raise ScenarioError(source, problems)

@@ -3,7 +3,7 @@
 from enum import IntEnum
 from typing import Protocol
 
-from scheduler.core.decisions import Scale, Warm
+from scheduler.core.decisions import Scale
 from scheduler.core.fleet import CardFacts
 from scheduler.scaling.cards import CardState
 
@@ -54,9 +54,8 @@ class Cluster(Protocol):
     def idle_cards(self) -> tuple[CardFacts, ...]:
         """Cards that scaling may put to use, or has."""
 
-    def steer(self, order: Scale | Warm) -> None:
-        """Have so many cards take work in a pool, or one be kept for a model. The scheduler is
-        told as cards come and go."""
+    def steer(self, order: Scale) -> None:
+        """Have these cards of a pool on. The scheduler is told as cards come and go."""
 
     def room(self, replica: int, request: int) -> bool:
         """Whether it answers and has a free slot and, of a generative model, KV room."""
@@ -72,6 +71,10 @@ class Cluster(Protocol):
 
     def refuse(self, request: int, outcome: Outcome, at: int | None = None) -> None:
         """End a request that runs nowhere, now or as if it had been at an earlier time."""
+
+    def cached(self, request: int) -> int | None:
+        """Of a request that has just ended, the tokens of its prompt that its last attempt found
+        in the replica's prefix cache; None where there is none."""
 
     def foretold(self, request: int, service: int, known: int, latency: int) -> None:
         """What was foretold (ns) of a request that has just ended: its service, the same if its

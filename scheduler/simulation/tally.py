@@ -15,13 +15,18 @@ LANES = 3
 
 
 class Share:
-    """Counts of a lane or a business. ``in_time``: completed, and within its budget."""
+    """Counts of a lane or a business. ``in_time``: completed, and within its budget. ``prompt``
+    and ``cached`` are tokens: of all prompts, and of those found in a prefix cache."""
 
-    __slots__ = ("arrived", "done", "in_time", "last_end", "quota", "timeouts", "unfinished")
+    __slots__ = (
+        *("arrived", "done", "in_time", "last_end", "quota", "timeouts", "unfinished"),
+        *("prompt", "cached"),
+    )
 
     def __init__(self) -> None:
         self.arrived = self.done = self.in_time = self.quota = 0
         self.timeouts = self.unfinished = self.last_end = 0
+        self.prompt = self.cached = 0
 
 
 class Tally:
@@ -74,6 +79,8 @@ def _count(workload: Workload, records: Records, indexes: range, to: Tally) -> N
         lane, what = lanes[index], outcome[index]
         by_lane, by_business = to.lanes[lane], to.businesses[businesses[index]]
         by_lane.arrived += 1
+        by_lane.prompt += workload.prompt[index]
+        by_lane.cached += records.cached[index]
         by_business.arrived += 1
         if lane == 2 and waited[index] > starved_after:
             to.starved += 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from .figures import PhaseFigures, RunFigures
 from .scenario import Scenario
-from .schedulers import OWN, REFERENCE
+from .schedulers import OWN, PINNED, REFERENCE
 
 Runs = Mapping[str, RunFigures]
 
@@ -48,8 +48,20 @@ def _shown(value: float | None, form: str) -> str:
     return "-" if value is None else f"{value:{form}}"
 
 
+def _times(own: float | None, other: float | None) -> float | None:
+    return own / other if own is not None and other else None
+
+
 def _change(own: float | None, other: float | None) -> float | None:
-    return own / other - 1 if own is not None and other else None
+    times = _times(own, other)
+    return None if times is None else times - 1
+
+
+def _even(scenario: Scenario, runs: Runs, bound: float) -> list[Target]:
+    found = [run["p0_p95_ms"] for name, run in runs.items() if name != OWN]
+    best = min((value for value in found if value is not None), default=None)
+    slower = _times(runs[OWN]["p0_p95_ms"], best)
+    return [_most("P0 P95 / the best other's", slower, 1.05, ".3f")] if best else []
 
 
 def _ramp(scenario: Scenario, runs: Runs, bound: float) -> list[Target]:
@@ -143,11 +155,24 @@ def _day(scenario: Scenario, runs: Runs, bound: float) -> list[Target]:
     ]
 
 
+def _chat(scenario: Scenario, runs: Runs, bound: float) -> list[Target]:
+    own, found = runs[OWN], []
+    if PINNED in runs:
+        cached = _times(own["cached_prompt_ratio"], runs[PINNED]["cached_prompt_ratio"])
+        found.append(_least("cached prompt tokens / pinned's", cached, 0.95, ".3f"))
+    if "least-loaded" in runs:
+        slower = _times(own["p0_p95_ms"], runs["least-loaded"]["p0_p95_ms"])
+        found.append(_most("P0 P95 / least-loaded's", slower, 1.0, ".3f"))
+    return found
+
+
 CHECKS: Mapping[str, Callable[[Scenario, Runs, float], list[Target]]] = {
+    "even-cards": _even,
     "ramp-to-peak": _ramp,
     "urgent-burst": _burst,
     "replica-loss": _loss,
     "tenant-contention": _contention,
     "incident-eval-fills-cards": _incident,
     "working-day": _day,
+    "multi-turn-chat": _chat,
 }

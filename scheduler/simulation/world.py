@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Callable
 from heapq import heappop, heappush
 
-from scheduler.core.decisions import Scale, Warm
+from scheduler.core.decisions import Scale
 from scheduler.core.fleet import CardFacts
 from scheduler.scaling.cards import CardState
 
@@ -45,6 +45,8 @@ class World:
         # Of requests that were stopped: when they were queued again, and the output tokens
         # they have and the context tokens computed for them.
         self._queued: dict[int, int] = {}
+        # Of running generative requests: what they found of their prompts.
+        self._found: dict[int, int] = {}
         self._tokens: dict[int, tuple[int, int]] = {}
         self._open = 0
         self._wake = 0
@@ -142,7 +144,7 @@ class World:
         """See Cluster."""
         return self._rack.told()
 
-    def steer(self, order: Scale | Warm) -> None:
+    def steer(self, order: Scale) -> None:
         """See Cluster."""
         self._rack.order(order)
 
@@ -153,7 +155,9 @@ class World:
             return False
         if card.decoder is None or card.service[self.workload.model[request]]:
             return True
-        return card.decoder.fits(self.workload.prompt[request] + self.workload.output[request])
+        prompt = self.workload.prompt[request]
+        need = prompt + self.workload.output[request]
+        return card.decoder.memory.fits(need, prompt, self.workload.blocks(request, prompt))
 
     def silent(self, request: int) -> bool:
         """See Cluster."""
@@ -188,7 +192,8 @@ class World:
                 produced, computed = self._tokens.get(request, (0, 0))
                 context = workload.prompt[request] + produced
                 left = workload.output[request] - produced
-                card.decoder.start(request, context, computed, left)
+                blocks = workload.blocks(request, context + left)
+                card.decoder.start(request, context, computed, left, blocks)
             self._retime(replica, card)
 
     def stop(self, request: int) -> None:
@@ -208,6 +213,10 @@ class World:
         self.records.waited[request] += max(0, ended - queued)
         self._end(request, outcome)
         self.records.ended[request] = ended
+
+    def cached(self, request: int) -> int | None:
+        """See Cluster."""
+        return self._found.get(request)
 
     def foretold(self, request: int, service: int, known: int, latency: int) -> None:
         """See Cluster."""
@@ -273,17 +282,26 @@ class World:
             return
         card.decoder.advance(self.now)
         answering, ended = card.decoder.due()
+        for request, found, _ in answering:
+            self._note_found(request, found)
         for request in ended:
             self._leave(request)
             self._tokens.pop(request, None)
             self._end(request, Outcome.DONE)
         self._retime(replica, card)
-        for request, wasted in answering:
+        for request, _, wasted in answering:
             if wasted:
                 self.records.wasted.append((self.now, wasted))
             heappush(self._heap, (self.now, PROGRESS, request, self.attempt[request]))
         for request in ended:
             self.scheduler.finished(request, replica)
+            del self._found[request]
+
+    def _note_found(self, request: int, found: int) -> None:
+        """Of what it finds when it goes on after a pause most is its own: its first run counts."""
+        found = self._found[request] = min(found, self.workload.prompt[request])
+        if request not in self._tokens:
+            self.records.cached[request] = found
 
     def _stopped(self, request: int, attempt: int) -> None:
         if not self._runs(request, attempt):
@@ -301,6 +319,10 @@ class World:
         if card.decoder is not None:
             card.decoder.advance(self.now)
             if request in card.decoder.jobs:
+                job = card.decoder.jobs[request]
+                if job.began and not job.decoding:
+                    self._note_found(request, job.found)
+                self._found.pop(request, None)
                 before, computed = self._tokens.get(request, (0, 0))
                 produced, now_computed = card.decoder.stop(request)
                 self._tokens[request] = before + produced, max(computed, now_computed)

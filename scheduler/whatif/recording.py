@@ -4,9 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from scheduler.core.estimates import PREFILL_PER_DECODE
-
 K = TypeVar("K", str, tuple[str, str])
+
+
+# Slot time is compared by what it was for: so many tokens of a prompt count as one of the answer,
+# which is near enough for like work.
+PROMPT_PER_OUTPUT = 100.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,10 @@ class Asked:
 
     @property
     def work(self) -> float:
-        """Units of work, as the core counts them (core/estimates.py)."""
+        """Units of work: tokens of its answer, and its prompt's share."""
         if not self.generative:
             return 1.0
-        return max(1.0, self.output + self.prompt / PREFILL_PER_DECODE)
+        return max(1.0, self.output + self.prompt / PROMPT_PER_OUTPUT)
 
     @property
     def wait(self) -> int | None:
@@ -101,7 +104,7 @@ class Fit:
         work = asked.work
         if asked.generative and not asked.output:
             typical = self.outputs.get((asked.business, asked.model), 0.0)
-            work = max(1.0, typical + asked.prompt / PREFILL_PER_DECODE)
+            work = max(1.0, typical + asked.prompt / PROMPT_PER_OUTPUT)
         return max(1, round(self.unit(asked.model, replica) * work))
 
 

@@ -12,14 +12,13 @@ from heapq import heappop, heappush
 from metering.core.facts import BusinessFacts
 from scheduler.core import events
 from scheduler.core.decisions import Decision, Dispatch, Preempt, Reject, WakeAt
-from scheduler.core.estimates import MEMORY, PREFILL_PER_DECODE, Length, Mean
 from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.ticket import Resume, Ticket
 
-from .recording import Asked, Fit, Recording
+from .recording import PROMPT_PER_OUTPUT, Asked, Fit, Recording
 
 MS = 1_000_000
 SECOND = 1000 * MS
@@ -94,10 +93,10 @@ class Replay:
         }
         self._wake = 0
         self._open = 0
-        self._prime(fitted)
         for facts in businesses.values():
             self._step(events.QuotaChanged(facts.name, facts))
         self._begin_fleet()
+        self._prime()
 
     def run(self, watch: Callable[[float], None] = lambda _: None) -> list[Told]:
         """Run to the end; returns what became of each request, by index. ``watch`` is told
@@ -131,15 +130,23 @@ class Replay:
             handlers[kind](a, b)
         return self.told
 
-    def _prime(self, fitted: Fit) -> None:
+    def _prime(self) -> None:
         """What the scheduler had learned before the window."""
-        estimates = self._state.estimates
-        for pair, unit in fitted.pairs.items():
-            estimates.service[pair] = Mean(unit, MEMORY)
-        for model, unit in fitted.models.items():
-            estimates.models[model] = Mean(unit, MEMORY)
-        for key, tokens in fitted.outputs.items():
-            estimates.output[key] = Length(tokens, tokens, MEMORY)
+        samples = tuple(
+            events.Sample(
+                asked.business,
+                asked.model,
+                asked.replica,
+                asked.prompt if asked.generative else 0,
+                asked.output if asked.generative else 0,
+                0,
+                0,
+                asked.service,
+            )
+            for asked in self._requests
+            if asked.service and not asked.left
+        )
+        self._step(events.Recalled(samples))
 
     def _begin_fleet(self) -> None:
         down = {each.replica: each.ready for each in self._recording.changes if each.at <= self.now}
@@ -174,6 +181,7 @@ class Replay:
             self._budget(asked, told.lane),
             Resume.CONTINUE if asked.continues else Resume.RESTART,
             realtime=self._realtime(asked.business),
+            streamed=False,
         )
         self._step(events.Arrived(ticket))
 
@@ -219,7 +227,7 @@ class Replay:
         left = whole
         if done:
             share = min(1.0, done / max(1, asked.output))
-            again = (asked.prompt + done) / PREFILL_PER_DECODE
+            again = (asked.prompt + done) / PROMPT_PER_OUTPUT
             left = round(whole * (1 - share) + again * self._fit.unit(asked.model, replica))
         self._runs[index] = _Run(attempt, replica, self.now, max(1, left), done)
         self._count(replica, 1)

@@ -1,5 +1,5 @@
 // Fills the fleet's tables with how each replica is now, from the same frames as the live page.
-import { count, percent, time } from "./format.js";
+import { breaker, count, percent, time } from "./format.js";
 import { LiveSocket } from "./live-socket.js";
 
 const root = document.querySelector("[data-fleet]");
@@ -20,7 +20,7 @@ function show(state) {
     };
     const known = replica?.state ?? "unknown";
     put("state", texts.states[known] ?? known).dataset.state = known;
-    put("breaker", replica ? (texts.breakers[replica.breaker] ?? replica.breaker) : "–");
+    put("breaker", replica ? breaker(texts, replica) : "–");
     if (!replica) continue;
     put("running", `${count(replica.running)} / ${count(replica.slots)}`);
     put("gpu", percent(replica.gpu));

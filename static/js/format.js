@@ -7,6 +7,9 @@ const clock = new Intl.DateTimeFormat(language, { timeStyle: "medium" });
 export const count = (value) => whole.format(value);
 export const rate = (value) => short.format(value);
 export const time = (ms) => clock.format(new Date(ms));
+// What a replica's breaker is, in words; "%s" in them stands for the models it is open for.
+export const breaker = (texts, { breaker: state, broken }) =>
+  (texts.breakers[state] ?? state).replace("%s", () => broken.join(", "));
 export const percent = (ratio) => (ratio === null ? "–" : `${whole.format(ratio * 100)} %`);
 
 // Milliseconds as people say them: 8 ms, 1.24 s, 3 min 5 s.

@@ -1,5 +1,5 @@
 // The live parts of a page: finds them, fills them, and says when the numbers are old.
-import { count, duration, percent, rate, time } from "./format.js";
+import { breaker, count, duration, percent, rate, time } from "./format.js";
 import { LiveChart } from "./live-charts.js";
 import { LiveSocket } from "./live-socket.js";
 
@@ -55,7 +55,10 @@ class LivePage {
     );
     this.showList("pools", state.now.pools ?? [], (row, pool) => showPool(row, pool, this.texts));
     const pressed = this.root.querySelector("[data-pressed]");
-    if (pressed) pressed.hidden = !state.now.pressed;
+    if (pressed) {
+      pressed.hidden = state.now.pressed.length === 0;
+      setText(pressed.querySelector("[data-pressed-models]"), state.now.pressed.join(", "));
+    }
     for (const field of this.root.querySelectorAll("[data-throughput]")) {
       setText(field, rate(state.now[field.dataset.throughput]));
     }
@@ -93,11 +96,17 @@ class LivePage {
   }
 }
 
+// Nothing where the pool has what it should have.
+function wantedCards(pool, text) {
+  if (pool.wanted === null || pool.wanted === pool.ready) return "";
+  return text.replace("%s", count(pool.wanted)).replace("%s", count(pool.ready));
+}
+
 function showPool(row, pool, texts) {
   const put = (name, text) => setText(row.querySelector(`[data-value="${name}"]`), text);
   put("name", pool.name);
   put("lanes", pool.lanes.join(" "));
-  put("wanted", pool.wanted === null ? "" : texts.wanted.replace("%s", count(pool.wanted)));
+  put("wanted", wantedCards(pool, texts.wanted));
   put("running", `${count(pool.running)} / ${count(pool.slots)}`);
   const bar = row.querySelector("progress");
   bar.max = Math.max(pool.slots, 1);
@@ -120,9 +129,8 @@ function showReplica(row, replica, texts) {
   put("gpu", percent(replica.gpu));
   put("memory", percent(replica.memory));
   put("models", replica.models.join(", "));
-  const breaker = row.querySelector('[data-value="breaker"]');
-  breaker.hidden = replica.breaker === "closed";
-  put("breaker", texts.breakers[replica.breaker] ?? replica.breaker);
+  row.querySelector('[data-value="breaker"]').hidden = replica.breaker === "closed";
+  put("breaker", breaker(texts, replica));
 }
 
 function showDecision(row, line, texts) {

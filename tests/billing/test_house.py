@@ -15,7 +15,7 @@ from metering.services.partitions import REST, make_partition, make_partitions, 
 from metering.services.reconciliation import NOT_KEPT, reconcile
 from metering.services.settlement import settle_due
 
-from .world import price_all, used
+from .world import plain_row, price_all, used
 
 pytestmark = pytest.mark.django_db
 
@@ -95,3 +95,24 @@ def test_rows_of_closed_months_go_and_their_figures_stay(settings: Any) -> None:
     assert settle_due(now=now) == []
     settings.USAGE_RETENTION_DAYS = 0
     assert keep_house(now=now + timedelta(days=5000)) == []
+
+
+def test_a_partition_waits_for_rows_of_a_later_month(settings: Any) -> None:
+    """The clock was set ahead between a request's acceptance, which its id tells, and its end."""
+    price_all()
+    for month in (MARCH, date(2026, 4, 1)):
+        make_partition(month)
+    used(NOON)
+    late = plain_row(datetime(2026, 3, 31, 23, tzinfo=UTC)).pk
+    astray = used(datetime(2026, 4, 2, tzinfo=UTC), id=late)
+    assert lies_in(astray) == "metering_usagerecord_202603"
+    now = datetime(2026, 7, 5, tzinfo=SHANGHAI)
+    settings.USAGE_RETENTION_DAYS = 30
+    settle_due(now=now)
+    for month in (MARCH, date(2026, 4, 1)):
+        close_month(month, now=now)
+    # April's rows are kept, and this is one of them.
+    assert keep_house(now=now) == []
+    assert reconcile(date(2026, 4, 1), now=now).differences == 0
+    close_month(date(2026, 5, 1), now=now)
+    assert keep_house(now=now) == ["metering_usagerecord_202603", "metering_usagerecord_202604"]

@@ -16,13 +16,17 @@ from scheduler.core.decisions import (
     Throttle,
     Trip,
     WakeAt,
-    Warm,
+)
+from scheduler.core.invariants import (
+    check_limits,
+    check_order,
+    check_preempted,
+    check_promoted,
 )
 from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.ticket import Resume, Ticket
 
-from .checks import check_limits, check_preempted, check_promoted
 from .world_parts import POOLS, fleet
 
 
@@ -91,7 +95,7 @@ class Books(RuleBasedStateMachine):
         elif isinstance(decision, WakeAt):
             assert decision.at > 0
         else:
-            assert isinstance(decision, Trip | Notice | Scale | Warm | Degrade | Throttle | Adjust)
+            assert isinstance(decision, Trip | Notice | Scale | Degrade | Throttle | Adjust)
 
     def _check_preempt(self, decision: Preempt) -> None:
         victim, _, where, _ = self.running[decision.request]
@@ -103,20 +107,8 @@ class Books(RuleBasedStateMachine):
 
     def _check_order(self, decision: Dispatch, before: set[str]) -> None:
         """Strict mode: who has gone ahead of a more urgent one that could use the slot?"""
-        state = self.state
-        chosen = state.requests.get(decision.request)
-        if state.policy.mode != "strict" or decision.promoted or chosen is None:
-            return
-        for name in before & self.waiting.keys():
-            other = state.requests[name]
-            if other.lane >= chosen.lane or not state.tenant(other.ticket.business).may_run:
-                continue
-            tiers = state.layout.sets.get((other.ticket.model, other.lane), ())
-            usable = {r.facts.name for tier in tiers for r in tier if not other.avoids(r)}
-            replica = state.replicas[decision.replica]
-            takes = replica.takes(other.ticket.model, other.lane, other.ticket.level)
-            if replica.facts.kv_tokens is None and takes:
-                assert decision.replica not in usable
+        names = before & self.waiting.keys()
+        check_order(self.state, decision, [self.state.requests[name] for name in sorted(names)])
 
     def _replay(self) -> None:
         again = State(seed=self.seed)

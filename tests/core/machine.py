@@ -9,12 +9,8 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from metering.core.facts import BusinessFacts
 from scheduler.core import events
-from scheduler.core.choice import allowed
-from scheduler.core.dispatch import kv_need
-from scheduler.core.placement import fits
+from scheduler.core.invariants import check_counts, check_rest, check_work_conserving
 from scheduler.core.policy import Policy
-from scheduler.core.replica import Replica
-from scheduler.core.request import Phase, Request
 from scheduler.core.ticket import Resume, Ticket
 
 from .upsets import Upsets
@@ -154,71 +150,15 @@ class World(Upsets):
         requests = list(state.requests.values())
         assert {r.ticket.id for r in requests if not r.running} == set(self.waiting)
         assert {r.ticket.id for r in requests if r.running} <= set(self.running)
-        for lane in range(3):
-            mine = [r for r in requests if r.lane == lane]
-            assert state.lane_queued[lane] == sum(not r.running for r in mine)
-            assert state.lane_running[lane] == sum(r.running for r in mine)
-        for name, tenant in state.tenants.items():
-            mine = [r for r in requests if r.ticket.business == name]
-            assert tenant.queued == sum(not r.running for r in mine)
-            assert tenant.running == sum(r.running for r in mine)
-            assert tenant.active == [sum(r.lane == lane for r in mine) for lane in range(3)]
-        assert state.yielding == sum(r.phase is Phase.YIELDING for r in requests)
-        for pool_name, pool in state.pools.items():
-            here = [r for r in requests if r.replica and r.replica.pool.name == pool_name]
-            assert pool.running == [sum(r.lane == lane for r in here) for lane in range(3)]
-            assert pool.promoted == sum(r.promoted for r in here)
-
-    @invariant()
-    def replicas_hold_what_they_can(self) -> None:
-        if not hasattr(self, "state"):
-            return
-        for replica in self.state.replicas.values():
-            held = [r for r in self.state.requests.values() if r.replica is replica]
-            assert replica.running == len(held) == len(replica.holds)
-            assert replica.kv_used == sum(r.kv for r in held) >= 0
-            if replica.facts.kv_tokens:
-                assert replica.kv_used <= replica.facts.kv_tokens
+        check_counts(state)
 
     @invariant()
     def no_usable_slot_is_idle(self) -> None:
         """No request waits while a slot of its placement set is free, and no overdue one
         while a promoted slot is (unless the slot is kept for a larger one ahead)."""
-        if not hasattr(self, "state"):
-            return
-        state = self.state
-        patience = state.policy.queues.P2.max_wait_ms * MS
-        for request in state.requests.values():
-            ticket = request.ticket
-            if request.running or not state.tenant(ticket.business).may_run:
-                continue
-            for replica in self._usable(request):
-                assert replica.facts.name in state.blocked
-            overdue = request.lane == 2 and state.now - request.since >= patience
-            if overdue and state.policy.mode != "fifo":
-                for replica in state.replicas.values():
-                    promotable = replica.use.promotable(state.policy.starvation.pool_share)
-                    if promotable and self._could(request, replica):
-                        assert replica.facts.name in state.blocked
-
-    def _usable(self, request: Request) -> list[Replica]:
-        state = self.state
-        tiers = state.layout.sets.get((request.ticket.model, request.lane), ())
-        return [
-            replica
-            for tier in tiers
-            for replica in tier
-            if self._could(request, replica) and allowed(state, replica.use, request.lane)
-        ]
-
-    def _could(self, request: Request, replica: Replica) -> bool:
-        ticket = request.ticket
-        return (
-            replica.open(self.state.now)
-            and replica.takes(ticket.model, request.lane, ticket.level)
-            and not request.avoids(replica)
-            and fits(self.state, request, replica, kv_need(self.state, request))
-        )
+        if hasattr(self, "state"):
+            requests = self.state.requests.values()
+            check_work_conserving(self.state, [r for r in requests if not r.running])
 
     def teardown(self) -> None:
         """Everything ends, everything is free, and a second run decides the same."""
@@ -244,12 +184,5 @@ class World(Upsets):
             self._step(events.Tick())
         assert not self.waiting
         assert not self.running
-        state = self.state
-        assert not state.requests
-        assert state.lane_queued == state.lane_running == [0, 0, 0]
-        assert not state.queues.waiting
-        assert not state.queues.retries
-        assert not any(state.queues.lanes)
-        assert state.stoppable == state.yielding == 0
-        assert all(not r.running and not r.kv_used for r in state.replicas.values())
+        check_rest(self.state)
         assert len(self.ended) == self.number

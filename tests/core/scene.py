@@ -43,9 +43,10 @@ class Scene:
         *cards: tuple[ReplicaFacts, PoolFacts],
         policy: Policy | None = None,
         seed: int = 1,
+        state: State | None = None,
     ) -> None:
-        self.now = START
-        self.state = State(policy=policy or Policy(), seed=seed)
+        self.state = state or State(policy=policy or Policy(), seed=seed)
+        self.now = max(START, self.state.now)
         self.running: dict[str, Dispatch] = {}
         self.started: list[str] = []
         self.refused: dict[str, Reject] = {}
@@ -73,6 +74,7 @@ class Scene:
         session: str = "",
         arrived: int | None = None,
         lighter: tuple[str, ...] = (),
+        blocks: tuple[int, ...] = (),
     ) -> list[Decision]:
         """A request comes; without a name it gets a number."""
         self._count += 1
@@ -91,6 +93,7 @@ class Scene:
             resume,
             session,
             lighter=lighter,
+            blocks=blocks,
         )
         return self.step(events.Arrived(ticket))
 

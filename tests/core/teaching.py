@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from scheduler.core.demand import renew_layout
-from scheduler.core.estimates import EXPLORED, Mean
+from scheduler.core.estimates import EXPLORED
+from scheduler.core.layout import Demand
 
 from .scene import MS, SECOND, SHARED, URGENT, Scene, card
 
@@ -41,14 +42,10 @@ def teach(
     demand: Mapping[tuple[str, int], float],
 ) -> None:
     """``service`` in ms by (model, replica), ``demand`` in requests/s by (model, lane)."""
-    estimates = scene.state.estimates
-    totals: dict[str, list[float]] = {}
-    for (model, replica), ms in service.items():
-        estimates.service[model, replica] = Mean(ms * MS, EXPLORED)
-        totals.setdefault(model, []).append(ms * MS)
-    for model, values in totals.items():
-        estimates.models[model] = Mean(sum(values) / len(values), EXPLORED * len(values))
-    scene.state.demand = {flow: rate / SECOND for flow, rate in demand.items()}
+    for _ in range(4 * EXPLORED):
+        for (model, replica), ms in service.items():
+            scene.state.estimates.served(model, replica, round(ms * MS), scene.now)
+    scene.state.demand = {flow: Demand(rate / SECOND) for flow, rate in demand.items()}
     scene.state.laid_out = scene.now
     renew_layout(scene.state)
 

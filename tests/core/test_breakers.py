@@ -1,15 +1,13 @@
-"""Breakers of replicas and of businesses, and the budget of retries (B07, D02, D05)."""
+"""Breakers of replicas, and the budget of retries (B07, D02, D05)."""
 
 from dataclasses import replace
-
-import pytest
 
 from scheduler.core import events
 from scheduler.core.decisions import Decision, Kind, Notice, Reason
 from scheduler.core.events import Fault
 from scheduler.core.policy import Policy
 
-from .scene import SECOND, Scene, card
+from .scene import MS, SECOND, Scene, card
 
 
 def notices(decisions: list[Decision], kind: Kind) -> list[Notice]:
@@ -132,75 +130,124 @@ def test_a_replica_that_is_gone_costs_no_retry() -> None:
     assert not scene.refused
 
 
-# Businesses.
-
-EARLY = replace(
-    Policy(), failover=replace(Policy().failover, fail_threshold=100_000, retry_budget=0.0)
-)
-
-
-def traffic(scene: Scene, *, bad: bool, seconds: int = 1) -> None:
-    """Per second five requests of a good business and five of another, which may be bad."""
-    for _ in range(seconds):
-        for number in range(5):
-            for business in ("good", "bad"):
-                name = f"{business}-{scene.now}-{number}"
-                scene.arrive(name, business=business)
-                if name not in scene.running:
-                    continue
-                if business == "bad" and bad:
-                    broke(scene, name)
-                else:
-                    scene.finish(name)
-        scene.now += SECOND
-
-
-def test_a_business_whose_requests_all_fail_is_suspended_trickled_and_restored() -> None:
-    scene = Scene(card("c", 8), policy=EARLY)
-    traffic(scene, bad=True, seconds=5)
-    (suspended,) = notices(scene.log, Kind.SUSPENDED)
-    assert suspended.name == "bad"
-    scene.arrive("held", business="bad")
-    refusal = scene.refused["held"]
-    assert refusal.reason is Reason.TENANT_SUSPENDED
-    assert refusal.retry_after == suspended.value - scene.now
-    # Under observation: a few requests, which fail as well.
-    scene.now = suspended.value
-    before = len(scene.started)
-    traffic(scene, bad=True, seconds=40)
-    assert len(notices(scene.log, Kind.SUSPENDED)) == 2
-    bad = [name for name in scene.started[before:] if name.startswith("bad")]
-    assert 5 <= len(bad) <= 10
-    # And again, when it has come to its senses.
-    scene.now = notices(scene.log, Kind.SUSPENDED)[-1].value
-    traffic(scene, bad=False, seconds=40)
-    assert [item.name for item in notices(scene.log, Kind.RESTORED)] == ["bad"]
-    before = len(scene.started)
-    traffic(scene, bad=False, seconds=2)
-    assert len(scene.started) - before == 20
-    assert not [name for name in scene.refused if name.startswith("good")]
-
-
-def test_where_everybody_fails_nobody_is_to_blame() -> None:
-    scene = Scene(card("c", 8), policy=EARLY)
-    for number in range(200):
+def test_what_a_well_replica_can_take_needs_no_budget() -> None:
+    """Other businesses use other replicas; that says nothing of these two."""
+    none = replace(Policy(), failover=replace(Policy().failover, retry_budget=0.0))
+    scene = Scene(card("bad", 4), card("good", 4), card("other", 4, "y"), policy=none)
+    for number in range(80):
+        scene.arrive(f"y{number}", business="neighbour", model="y")
+        scene.finish(f"y{number}")
         name = f"r{number}"
-        scene.arrive(name, business=f"b{number % 4}")
+        scene.arrive(name)
+        scene.wait(10 * MS)
+        if scene.where(name) == "bad":
+            scene.fail(name)
+            assert scene.where(name) == "good"
+            scene.wait(50 * MS)
+        scene.finish(name)
+    assert not scene.refused
+    (opened,) = notices(scene.log, Kind.BROKEN)
+    assert opened.name == "bad"
+    assert "m" in opened.cause
+
+
+def test_where_nothing_is_known_to_be_well_retries_are_budgeted_for_one_business_too() -> None:
+    patient = replace(Policy().failover, fail_threshold=100_000, retry_budget=0.1)
+    scene = Scene(card("a", 4), card("b", 4), policy=replace(Policy(), failover=patient))
+    calls = 100
+    for number in range(calls):
+        name = f"r{number}"
+        scene.arrive(name)
+        while name in scene.running:
+            scene.wait(MS)
+            scene.fail(name)
+    assert calls < len(scene.started) <= calls * 1.1 + 4
+
+
+def test_a_request_that_finds_one_dead_replica_after_another_is_served_by_the_last() -> None:
+    scene = Scene(*(card(f"c{number}", 1) for number in range(6)))
+    scene.arrive("r")
+    for _ in range(5):
+        scene.fail("r", Fault.UNREACHABLE)
+    assert "r" in scene.running
+
+
+def test_no_second_attempt_waits_for_a_breaker() -> None:
+    scene = Scene(card("a", 4), card("b", 4))
+    for number in range(6):
+        scene.arrive(f"r{number}", business=f"b{number}")
+    for name in scene.on("a"):
         broke(scene, name)
+    assert [item.name for item in notices(scene.log, Kind.BROKEN)] == ["a"]
+    (name, *_) = scene.on("b")
+    scene.fail(name)
+    assert scene.refused[name].reason is Reason.UPSTREAM_ERROR
+
+
+# What says nothing of a replica.
+
+
+def test_a_callers_own_error_or_its_leaving_does_not_close_a_breaker() -> None:
+    scene = Scene(card("bad", 4))
+    for number in range(3):
+        scene.arrive(f"r{number}")
+        broke(scene, f"r{number}")
+    scene.now += 30 * SECOND
+    scene.arrive("probe")
+    scene.arrive("next")
+    scene.step(events.Finished("probe", scene.running.pop("probe").attempt, answered=False))
+    assert not notices(scene.log, Kind.MENDED)
+    assert scene.on("bad") == ["next"], "another is tried at once"
+    scene.finish("next")
+    assert notices(scene.log, Kind.MENDED)
+
+
+def test_errors_of_callers_in_between_keep_no_breaker_shut_and_condemn_nobody() -> None:
+    """One sends prompts that are too long, while the replica fails all others."""
+    scene = Scene(card("bad", 8))
+    for number in range(60):
+        for business in ("north", "south"):
+            scene.arrive(f"{business}{number}", business=business)
+            scene.arrive(f"long-{business}{number}", business="long")
+            scene.wait(10 * MS)
+            for name in (f"long-{business}{number}", f"{business}{number}"):
+                if name in scene.running:
+                    attempt = scene.running.pop(name).attempt
+                    own = name.startswith("long")
+                    scene.step(events.Finished(name, attempt, failed=not own, answered=not own))
+    assert len(notices(scene.log, Kind.BROKEN)) == 1
     assert not notices(scene.log, Kind.SUSPENDED)
 
 
-@pytest.mark.parametrize("failed", [20, 19])
-def test_it_takes_the_share_and_the_number_that_the_policy_says(failed: int) -> None:
-    scene = Scene(card("c", 8), policy=EARLY)
-    for number in range(20):
-        scene.arrive(f"good-{number}", business="good")
-        scene.finish(f"good-{number}")
-    for number in range(40):
-        name = f"r{number}"
-        scene.arrive(name)
-        if number >= 40 - failed:
-            broke(scene, name)
-        else:
-            scene.finish(name)
-    assert bool(notices(scene.log, Kind.SUSPENDED)) == (failed >= 20)
+def test_an_answer_that_began_before_does_not_close_a_breaker() -> None:
+    scene = Scene(card("bad", 8))
+    scene.arrive("long")
+    scene.wait(SECOND)
+    for number in range(3):
+        scene.arrive(f"r{number}")
+        broke(scene, f"r{number}")
+    scene.wait(SECOND)
+    scene.finish("long")
+    assert not notices(scene.log, Kind.MENDED)
+    scene.arrive("held")
+    assert scene.refused["held"].reason is Reason.NO_CAPACITY
+
+
+def test_what_fails_on_a_process_that_is_gone_says_nothing_of_the_next() -> None:
+    scene = Scene(card("a", 8))
+    for number in range(6):
+        scene.arrive(f"r{number}", business=f"b{number % 2}")
+    scene.restart("a")
+    for number in range(6):
+        broke(scene, f"r{number}")
+    assert not notices(scene.log, Kind.BROKEN)
+
+
+def test_a_new_process_has_no_open_breaker() -> None:
+    scene = Scene(card("a", 4))
+    for number in range(3):
+        scene.arrive(f"r{number}")
+        broke(scene, f"r{number}")
+    scene.restart("a")
+    scene.arrive("next")
+    assert scene.on("a") == ["next"]

@@ -178,7 +178,7 @@ def test_the_replica_kept_for_a_large_one_is_let_go_when_it_leaves() -> None:
     scene.arrive("small", prompt=10, output=10)
     out = scene.cancel("large")
     assert [d.request for d in out if isinstance(d, Dispatch)] == ["small"]
-    assert not scene.state.blocked
+    assert not scene.state.queues.aside
 
 
 def test_counts_come_back_to_nothing() -> None:

@@ -5,16 +5,21 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core import events
-from scheduler.core.decisions import Kind, Notice, Reason, Scale, Warm
+from scheduler.core.decisions import Kind, Notice, Reason, Scale
 from scheduler.core.fleet import CardFacts, PoolFacts
 from scheduler.core.policy import Policy
+from scheduler.core.state import State
 from scheduler.core.ticket import Resume
 
 from .scene import MS, SECOND, SHARED, URGENT, Scene, card
+from .yard import LOAD, SLOTS, Yard
 
 WAIT = int(Policy().cold_start.wait_s * SECOND)
 REST = int(Policy().failover.open_s * SECOND)
 COOLDOWN = int(Policy().backpressure.scale.cooldown_s * SECOND)
+SETTLE = int(Policy().backpressure.scale.settle_s * SECOND)
+# After so long what was held counts no more.
+MEAN = 50 * SECOND
 IDLE = CardFacts("spare", SHARED, frozenset({"m"}), startable=True)
 
 
@@ -31,7 +36,20 @@ def stage(*cards: CardFacts, policy: Policy | None = None) -> Scene:
 
 
 def orders(scene: Scene) -> list[tuple[str, str, int]]:
-    return [(o.pool, o.model, o.cards) for o in scene.log if isinstance(o, Warm)]
+    """Cards ordered on (1) and off (0): pool, model that it is for, which."""
+    found: list[tuple[str, str, int]] = []
+    before: dict[tuple[str, str], str] = {}
+    for order in (item for item in scene.log if isinstance(item, Scale)):
+        now = {(order.pool, name): model for name, model in order.cards}
+        old = {key: model for key, model in before.items() if key[0] == order.pool}
+        found += [
+            (pool, model, 1) for (pool, name), model in now.items() if (pool, name) not in old
+        ]
+        found += [
+            (pool, model, 0) for (pool, name), model in old.items() if (pool, name) not in now
+        ]
+        before = {key: model for key, model in before.items() if key not in old} | now
+    return found
 
 
 def notices(scene: Scene) -> list[tuple[Kind, str]]:
@@ -102,7 +120,8 @@ def test_a_dedicated_card_comes_before_an_elastic_one_and_one_on_its_way_before_
     assert orders(scene) == [("urgent", "m", 1)]
     scene = stage(replace(IDLE, startable=False, on=True), replace(IDLE, name="kept", pool=URGENT))
     scene.arrive("urgent", 0)
-    assert orders(scene) == [("shared", "m", 1)]
+    assert not orders(scene)
+    assert scene.state.cold["m"].pool == "shared"
 
 
 def test_other_lanes_start_nothing_and_are_told_when_to_come_again() -> None:
@@ -194,11 +213,26 @@ def test_it_is_given_back_when_p0_has_not_needed_it_for_the_cooldown() -> None:
     scene.wait(3 * COOLDOWN)
     assert orders(scene) == [("shared", "m", 1)]
     scene.finish("long")
-    # Lower lanes may use it, and do not keep it.
     scene.arrive("usual", 1)
-    scene.wait(COOLDOWN - SECOND)
+    scene.wait(COOLDOWN + 4 * SECOND)
+    assert notices(scene)[-1] == (Kind.COLD_OVER, "m")
+    # From then on it stays as long as the load needs it, whoever's that is.
+    scene.wait(COOLDOWN)
     assert orders(scene) == [("shared", "m", 1)]
-    scene.wait(4 * SECOND)
+    scene.finish("usual")
+    scene.wait(2 * SETTLE + MEAN)
+    assert orders(scene)[1:] == [("shared", "m", 0)]
+
+
+def test_without_other_work_it_is_given_back_when_the_cooldown_is_over() -> None:
+    scene = stage()
+    scene.arrive("urgent", 0)
+    come(scene)
+    scene.wait(3 * SECOND)
+    scene.finish("urgent")
+    scene.wait(COOLDOWN - 3 * SECOND)
+    assert orders(scene) == [("shared", "m", 1)]
+    scene.wait(6 * SECOND)
     assert orders(scene)[1:] == [("shared", "m", 0)]
     assert notices(scene)[-1] == (Kind.COLD_OVER, "m")
 
@@ -244,7 +278,9 @@ def test_a_card_that_goes_again_is_asked_for_again() -> None:
     told(scene, IDLE)
     scene.arrive("again", 0)
     assert scene.waiting() == ["again"]
-    assert orders(scene) == [("shared", "m", 1)] * 2
+    # It was never given up: what was ordered stands.
+    assert orders(scene) == [("shared", "m", 1)]
+    assert scene.state.plans["shared"].cards == {"spare": "m"}
 
 
 def test_who_waits_for_a_start_is_no_pressure_on_others() -> None:
@@ -265,7 +301,8 @@ def test_who_waits_for_a_start_keeps_nobody_from_stopping_low_work() -> None:
     scene.arrive("cold", 0, level=0)
     scene.wait(SECOND)
     scene.arrive("urgent", 0, level=1, model="other")
-    scene.wait(SECOND)
+    # A victim that has not stopped after a second would not be waited for any more.
+    scene.wait(500 * MS)
     assert len(scene.stopped()) == 1
 
 
@@ -281,22 +318,39 @@ def test_callers_who_leave_leave_nothing_behind() -> None:
 
 
 def test_a_pool_that_grows_meanwhile_gives_back_what_it_grew_by_and_no_more() -> None:
-    """The card for the model counts in the pool, but goes by itself."""
-    scene = Scene(card("own", 4, "other"))
-    told(scene, replace(IDLE, pool=SHARED))
-    scene.arrive("cold", 0)
-    come(scene)
-    scene.wait(SECOND)
+    """A card that is kept for a model counts, and goes when that is over."""
+    cards = {"spare": ("m",), "o1": ("other",), "o2": ("other",)}
+    yard = Yard(card("own", SLOTS, "other"), cards=cards)
+    yard.arrive("cold", 0)
+    assert yard.used == ["spare"]
+    yard.wait(LOAD + SECOND)
     for number in range(200):
-        scene.arrive(f"p0-{number}", 0, model="other")
-    scene.wait(3 * SECOND)
-    asked = [item for item in scene.log if isinstance(item, Scale)]
-    assert asked[0].ready == 2
-    while scene.running:
-        scene.finish(*scene.running)
-    scene.wait(COOLDOWN + 4 * SECOND)
-    asked = [item for item in scene.log if isinstance(item, Scale)]
-    assert asked[-1].desired == 1
+        yard.arrive(f"p0-{number}", 0, model="other")
+    yard.wait(3 * SECOND)
+    assert yard.used == ["spare", "o1", "o2"]
+    assert yard.orders[-1].models == ("m",)
+    while yard.running or yard.waiting():
+        yard.finish(*yard.running)
+    yard.wait(COOLDOWN - SECOND)
+    assert "spare" in yard.used
+    yard.wait(2 * SETTLE + MEAN)
+    assert not yard.used
+    assert yard.ordered[-1][1] == 1
+
+
+def test_a_start_comes_before_the_load_where_not_both_may_have_a_card() -> None:
+    policy = Policy()
+    pressure = policy.backpressure
+    capped = replace(
+        policy, backpressure=replace(pressure, scale=replace(pressure.scale, max_cards=3))
+    )
+    cards = {"o1": ("other",), "o2": ("other",), "spare": ("m",)}
+    yard = Yard(card("own", SLOTS, "other"), cards=cards, policy=capped)
+    yard.load(40, 60, model="other")
+    assert yard.used == ["o1", "o2"]
+    yard.arrive("cold", 0)
+    assert len(yard.used) == 2
+    assert "spare" in yard.used
 
 
 def test_who_waits_for_a_start_waits_on_in_a_state_that_is_built_anew() -> None:
@@ -304,10 +358,16 @@ def test_who_waits_for_a_start_waits_on_in_a_state_that_is_built_anew() -> None:
     scene.arrive("urgent", 0)
     ticket = scene.state.requests["urgent"].ticket
     scene.wait(60 * SECOND)
-    anew = Scene(card("own", 2, "other"))
-    anew.now = scene.now
-    anew.state.cold = scene.state.cold
-    anew.state.watching = True
+    before = scene.state
+    state = State(
+        now=scene.now,
+        cold=before.cold,
+        plans=before.plans,
+        cards=before.cards,
+        plan_at=scene.now + SECOND,
+        watching=True,
+    )
+    anew = Scene(card("own", 2, "other"), state=state)
     told(anew, replace(IDLE, startable=False, on=True))
     anew.step(events.Adopted(ticket, 0, None, 0))
     anew.wait(30 * SECOND)
@@ -316,7 +376,8 @@ def test_who_waits_for_a_start_waits_on_in_a_state_that_is_built_anew() -> None:
     assert anew.where("urgent") == "spare"
     anew.finish("urgent")
     anew.wait(COOLDOWN + 4 * SECOND)
-    assert orders(anew) == [("shared", "m", 0)]
+    (order,) = [item for item in anew.log if isinstance(item, Scale)]
+    assert order.cards == ()
 
 
 def test_who_waited_for_a_start_presses_only_by_what_it_waits_for_a_slot() -> None:
@@ -332,4 +393,4 @@ def test_who_waited_for_a_start_presses_only_by_what_it_waits_for_a_slot() -> No
     scene.wait(patience - 200 * MS)
     assert Kind.PRESSED not in {kind for kind, _ in notices(scene)}
     scene.wait(400 * MS)
-    assert (Kind.PRESSED, "P0") in notices(scene)
+    assert (Kind.PRESSED, "m") in notices(scene)

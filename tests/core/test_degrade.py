@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from scheduler.core import events
-from scheduler.core.decisions import Decision, Degrade, Kind, Notice, Reason, Warm
+from scheduler.core.decisions import Decision, Degrade, Kind, Notice, Reason, Scale
 from scheduler.core.fleet import CardFacts
 from scheduler.core.policy import Policy
 
@@ -49,7 +49,7 @@ def test_over_its_budget_the_lighter_model_answers_at_once() -> None:
     # It learns of the model that ran.
     scene.now += 100 * MS
     scene.finish("late")
-    assert ("light", "a") in scene.state.estimates.service
+    assert scene.state.estimates.models["light"].samples == 1
 
 
 def test_within_its_budget_it_keeps_its_own() -> None:
@@ -111,7 +111,7 @@ def test_p0_is_answered_by_the_lighter_one_while_its_own_is_started() -> None:
     scene.step(events.CardsChanged((CardFacts("spare", SHARED, frozenset({"m"}), startable=True),)))
     scene.arrive("urgent", 0, lighter=LIGHT)
     assert scene.where("urgent") == "a"
-    assert [item.model for item in scene.log if isinstance(item, Warm)] == ["m"]
+    assert [item.models for item in scene.log if isinstance(item, Scale)] == [("m",)]
     scene.add(*card("spare"))
     scene.arrive("next", 0, lighter=LIGHT)
     assert scene.where("next") == "spare"

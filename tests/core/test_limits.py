@@ -148,7 +148,7 @@ def test_a_lane_is_as_deep_as_its_policy_says(lane: int) -> None:
     scene = Scene(card("c", 1), policy=lane_rules(lane, max_queue=3))
     scene.arrive("held", lane, business="other")
     for number in range(5):
-        scene.arrive(f"n{number}", lane, business=f"shop-{number}")
+        scene.arrive(f"n{number}", lane)
     assert scene.waiting() == ["n0", "n1", "n2"]
     assert {found.reason for found in scene.refused.values()} == {Reason.QUEUE_FULL}
     scene.arrive("elsewhere", (lane + 1) % 3)
@@ -229,3 +229,29 @@ def test_the_wait_told_is_the_queue_over_the_slots() -> None:
         scene.arrive(f"n{number}")
     service = scene.state.service
     assert scene.refused["n12"].retry_after == 10 * service // 2
+
+
+def test_while_a_lane_is_full_every_business_has_an_even_part_of_it_for_each_model() -> None:
+    scene = Scene(card("c", 1, "m", "n"), policy=lane_rules(2, max_queue=90))
+    scene.arrive("held", 1)
+    for number in range(200):
+        scene.arrive(f"flood{number}", 2, business="loud")
+    assert len(scene.refused) == 110
+    for number in range(40):
+        scene.arrive(f"other{number}", 2, business="calm")
+        scene.arrive(f"model{number}", 2, business="loud", model="n")
+    # Of three that share the lane each may have a third of its ninety places.
+    for kind in ("other", "model"):
+        let_in = [name for name in scene.waiting() if name.startswith(kind)]
+        assert 30 <= len(let_in) <= 40
+
+
+def test_a_lane_is_as_deep_in_tokens_as_its_policy_says() -> None:
+    scene = Scene(card("c", 1), policy=lane_rules(1, max_queue_tokens=10_000))
+    scene.arrive("held", 1)
+    for number in range(5):
+        scene.arrive(f"n{number}", 1, prompt=3_000, output=100)
+    assert scene.waiting() == ["n0", "n1", "n2"]
+    assert {found.reason for found in scene.refused.values()} == {Reason.QUEUE_FULL}
+    scene.arrive("small", 1, prompt=100, output=100)
+    assert "small" in scene.waiting()

@@ -163,6 +163,16 @@ def test_one_business_alone_cannot_switch_for_the_others() -> None:
     assert not switches(scene)
 
 
+def test_whoever_uses_other_models_elsewhere_has_no_say() -> None:
+    scene = Scene(*trio(4), card("aside", 4, "other"), policy=patient(Policy()))
+    scene.arrive("n", business="neighbour", model="other")
+    scene.finish("n")
+    for number in range(RULES.failures):
+        scene.arrive(f"bad-{number}")
+        scene.finish_badly(f"bad-{number}")
+    assert [switch[0] for switch in switches(scene)] == [Kind.PATH_COLD]
+
+
 def test_what_ended_badly_before_the_switch_is_no_probe() -> None:
     scene = stage()
     scene.arrive("old")

@@ -1,253 +1,198 @@
-"""Which replica of its set a request goes to."""
+"""Which replica a request goes to: where it is expected to be done soonest."""
 
 from collections import Counter
 from dataclasses import replace
 
 import pytest
 
+from scheduler.core import events
 from scheduler.core.decisions import Dispatch
-from scheduler.core.policy import Placement, Policy, ReplicaWeights
-from scheduler.core.replica import STALE
+from scheduler.core.estimates import Estimates
 from scheduler.core.ticket import Resume
 
 from .scene import MS, SECOND, Scene, card
-from .teaching import known_cluster, teach
+from .teaching import known_cluster
+
+# What these cards take, in ns: a token of a prompt, a step alone, and more for each other.
+PREFILL, STEP, SLOPE = 160_000, 10 * MS, MS
 
 
-def placing(**fields: object) -> Policy:
-    return replace(Policy(), placement=replace(Placement(), **fields))  # type: ignore[arg-type]
+def measured(scene: Scene, model: str = "m", *, slower: dict[str, float] | None = None) -> Scene:
+    """A scene that knows how fast its cards are; ``slower``: so many times, by name."""
+    estimates: Estimates = scene.state.estimates
+    for name in scene.state.replicas:
+        times = (slower or {}).get(name, 1.0)
+        for number in range(1, 65):
+            tokens, running = 100.0 * number, 1.0 + number % 16
+            estimates.prefilled(model, name, tokens, times * PREFILL * tokens, scene.now)
+            step = times * (STEP + SLOPE * running)
+            estimates.decoded(model, name, 16, running, step, scene.now)
+    for _ in range(32):
+        estimates.answered("shop", model, 100)
+    scene.step(events.Tick())
+    return scene
 
 
-ONE = placing(top_k=1)
-CARDS = ("a", "b", "c", "d", "e")
+def five(slots: int = 32) -> Scene:
+    return measured(Scene(*(card(name, slots, kv=400_000) for name in "abcde")))
 
 
-def fleet(policy: Policy = ONE, slots: int = 4, seed: int = 1, names: str = "ab") -> Scene:
-    return Scene(*(card(name, slots) for name in names), policy=policy, seed=seed)
+# Where it is done soonest.
 
 
-def scored(scene: Scene, name: str) -> float:
-    weights = ReplicaWeights()
-    replica = scene.state.replicas[name]
-    return replica.score(scene.now, (weights.gpu, weights.memory, weights.queue))
+def test_requests_of_one_kind_are_spread_evenly_over_equal_cards() -> None:
+    scene = five()
+    for number in range(50):
+        scene.arrive(f"r{number}", 1, prompt=200, output=100)
+        scene.wait(100 * MS)
+        scene.see(f"r{number}")
+    found = Counter(d.replica for d in scene.log if isinstance(d, Dispatch))
+    assert set(found.values()) == {10}
 
 
-# Load.
-
-
-def test_the_emptiest_takes_the_next() -> None:
-    scene = fleet(names="abc")
-    for _ in range(9):
-        scene.arrive()
-    assert [len(scene.on(name)) for name in "abc"] == [3, 3, 3]
-
-
-@pytest.mark.parametrize(
-    "reading", [(0.9, None, None), (None, 0.9, None), (None, None, 4), (0.9, 0.9, 4)]
-)
-def test_a_replica_that_is_busy_by_its_own_figures_comes_last(
-    reading: tuple[float | None, float | None, int | None],
-) -> None:
-    scene = fleet()
-    scene.measure("a", *reading)
-    scene.measure("b", 0.0, 0.0, 0)
-    scene.arrive("r")
-    assert scene.where("r") == "b"
-
-
-def test_the_score_is_the_weighted_sum_of_what_is_free() -> None:
-    scene = fleet()
-    scene.measure("a", 0.5, 0.25, 2)
-    assert scored(scene, "a") == pytest.approx(0.4 * 0.5 + 0.2 * 0.75 + 0.4 * 0.5)
-    scene.measure("a", None, None, None)
-    assert scored(scene, "a") == pytest.approx(1.0)
-
-
-def test_our_own_count_stands_where_figures_lag_behind_it() -> None:
-    scene = fleet(names="a")
-    for _ in range(3):
-        scene.arrive()
-    scene.measure("a", 0.0, 0.0, 0)
-    assert scored(scene, "a") == pytest.approx(0.25)
-
-
-def test_old_figures_are_unknown_and_not_idle() -> None:
-    scene = fleet()
-    scene.measure("a", 1.0, 1.0, 0)
-    assert scored(scene, "a") == pytest.approx(0.4)
-    scene.wait(STALE)
-    assert scored(scene, "a") == pytest.approx(0.4)
-    scene.wait(1)
-    # Neither what it said once, nor nothing.
-    assert scored(scene, "a") == pytest.approx(0.6 * 0.5 + 0.4)
-    scene.measure("b", 0.1, 0.1, 0)
-    scene.arrive("r")
-    assert scene.where("r") == "b"
-    scene.measure("b", 0.9, 0.9, 0)
-    scene.arrive("s")
-    assert scene.where("s") == "a"
-
-
-def test_a_replica_just_picked_is_picked_less() -> None:
-    scene = fleet(policy=placing(top_k=1, band=0.0), slots=8)
-    scene.measure("a", 0.1, 0.0, 0)
-    scene.measure("b", 0.2, 0.0, 0)
-    for _ in range(6):
-        scene.arrive()
-    assert abs(len(scene.on("a")) - len(scene.on("b"))) <= 2
-
-
-def test_a_clearly_slower_replica_is_a_risk() -> None:
-    scene = fleet(slots=8)
-    teach(scene, {("m", "a"): 300.0, ("m", "b"): 100.0}, {("m", 1): 1.0})
-    scene.rules(replace(ONE, placement=replace(ONE.placement, slot_price=0.0)))
-    for _ in range(3):
-        scene.arrive()
-    assert scene.on("b") == ["r1", "r2", "r3"]
-
-
-# Affinity.
-
-
-def test_a_session_stays_where_it_was() -> None:
-    scene = fleet(names="abcde")
-    scene.arrive("first", session="s")
-    home = scene.where("first")
-    scene.finish("first")
-    for number in range(10):
-        scene.arrive(f"again-{number}", session="s")
-        assert scene.where(f"again-{number}") == home
-        scene.finish(f"again-{number}")
-
-
-def test_but_not_on_a_replica_that_is_much_busier() -> None:
-    scene = fleet(slots=4)
-    scene.arrive("first", session="s")
-    home = scene.where("first")
-    scene.measure(home, 1.0, 1.0, 4)
-    scene.arrive("again", session="s")
-    assert scene.where("again") != home
-    scene.measure(home, 0.0, 0.0, 0)
-    scene.finish("first", "again")
-    scene.arrive("third", session="s")
-    # It has a new home now.
-    assert scene.where("third") != home
-
-
-def test_without_affinity_in_the_policy_a_session_is_like_any_other() -> None:
-    scene = fleet(policy=placing(top_k=1, affinity=0.0))
-    scene.arrive("first", session="s")
-    scene.arrive("second", session="s")
-    assert scene.where("first") != scene.where("second")
-
-
-def test_sessions_are_forgotten_in_time() -> None:
-    scene = fleet()
-    for number in range(10_050):
-        scene.arrive("r", session=f"s{number}")
-        scene.finish("r")
-    assert len(scene.state.sessions) == 10_000
-    assert "s0" not in scene.state.sessions
-
-
-def test_a_paused_request_prefers_the_replica_that_holds_its_prefix() -> None:
-    scene = fleet(names="abcde", slots=2)
-    scene.arrive("r", 2, prompt=100, output=500, resume=Resume.CONTINUE)
-    home = scene.where("r")
-    scene.stop("r", 50)
-    assert scene.where("r") == home
-
-
-# The seeded draw.
-
-
-def picks(seed: int, count: int = 60, **fields: object) -> list[str]:
-    scene = fleet(placing(**fields), slots=4, seed=seed, names="abcde")
-    for _ in range(count):
-        scene.arrive("r")
-        scene.finish("r")
-    return [d.replica for d in scene.log if isinstance(d, Dispatch)]
-
-
-def test_the_draw_is_the_seeds_alone() -> None:
-    assert picks(7) == picks(7)
-    assert picks(7) != picks(8)
-
-
-@pytest.mark.parametrize("k", [1, 2, 3, 5])
-def test_one_of_the_best_k_is_drawn(k: int) -> None:
-    # All of it within one moment, and nobody has had too much.
-    found = Counter(picks(3, count=300, top_k=k, most_share=100.0))
-    assert len(found) == k
-    assert min(found.values()) > 200 / k / 2
-
-
-@pytest.mark.parametrize("most", [1.0, 1.5])
-def test_a_replica_picked_often_is_damped(most: float) -> None:
-    scene = fleet(placing(top_k=1, most_share=most), names="abcde", slots=10)
-    # The others are busy by their own figures; it looks the emptiest to each in turn.
-    for name in "bcde":
-        scene.measure(name, 0.9, 0.9, 0)
-    for number in range(40):
-        scene.arrive(f"r{number}")
-        scene.finish(f"r{number}")
-        scene.wait(10 * MS)
-    shares = Counter(d.replica for d in scene.log if isinstance(d, Dispatch))
-    assert 40 / 5 * 0.9 <= shares["a"] <= max(4, 40 / 5 * most + 1)
-    # A second later it is its turn again.
-    scene.wait(SECOND)
-    scene.arrive("later")
-    assert scene.where("later") == "a"
-
-
-def test_a_replica_picked_often_is_used_where_no_other_has_room() -> None:
-    scene = fleet(placing(top_k=1), names="ab", slots=2)
-    for name in ("b1", "b2"):
-        scene.arrive(name)
+def test_a_long_prompt_goes_where_least_is_to_be_computed_not_where_fewest_run() -> None:
+    """Four cards have one request each, with a prompt that takes long; the fifth has three that
+    write already."""
+    scene = five()
+    for number in range(3):
+        scene.arrive(f"writes-{number}", 1, prompt=10, output=100)
+    writing = {scene.where(f"writes-{number}") for number in range(3)}
     for name in list(scene.running):
-        if scene.where(name) == "a":
-            scene.finish(name)
-            scene.arrive("filler")
+        scene.see(name)
+    for number in range(2):
+        scene.arrive(f"long-{number}", 1, prompt=6000, output=10)
+    reading = {scene.where(f"long-{number}") for number in range(2)}
+    assert not reading & writing
+    # Every card has one request; those that write will be done with a step or two.
+    scene.arrive("urgent", 0, prompt=6000, output=10)
+    assert scene.where("urgent") in writing
+
+
+def test_a_short_answer_shares_a_card_rather_than_wait_for_a_prompt() -> None:
+    scene = measured(Scene(card("a", 8), card("b", 8)))
+    scene.arrive("long", 1, prompt=30_000, output=10)
+    busy = scene.where("long")
+    for number in range(4):
+        scene.arrive(f"r{number}", 1, prompt=10, output=10)
+        assert scene.where(f"r{number}") != busy
+
+
+def test_prefill_and_steps_are_learned_apart() -> None:
+    """Long prompts with answers of a word, and long answers to a word, at no constant ratio."""
+    scene = Scene(card("a", 4))
+    for number in range(40):
+        prompt, output = (4000, 2) if number % 2 else (10, 200)
+        name = f"r{number}"
+        scene.arrive(name, 1, prompt=prompt, output=output)
+        scene.wait(prompt * MS // 4)
+        scene.see(name)
+        scene.wait((output - 1) * 8 * MS)
+        scene.step(events.Finished(name, 1, prompt, output, first=scene.now))
+        del scene.running[name]
+    estimates = scene.state.estimates
+    assert estimates.prefill("m", "a", 4000) == pytest.approx(SECOND, rel=0.05)
+    assert estimates.prefill("m", "a", 1000) == pytest.approx(SECOND / 4, rel=0.1)
+    speed = estimates.speed("m", "a")
+    assert speed is not None
+    assert speed.step.at(1.0) == pytest.approx(8 * MS, rel=0.05)
+
+
+def test_a_card_that_has_shown_to_be_slower_than_its_kind_has_less_to_do() -> None:
+    names = "abcd"
+    scene = measured(Scene(*(card(name, 32) for name in names)), slower={"d": 3.0})
+    for number in range(40):
+        scene.arrive(f"r{number}", 1, prompt=100, output=100)
+        scene.see(f"r{number}")
+    assert len(scene.on("d")) <= 8
+    assert min(len(scene.on(name)) for name in "abc") >= 10
+
+
+def test_luck_in_measuring_makes_no_card_better_than_its_equals() -> None:
+    scene = measured(Scene(*(card(name, 32) for name in "ab")), slower={"b": 1.1})
     for number in range(20):
-        scene.arrive(f"r{number}")
-        assert f"r{number}" in scene.running
-        scene.finish(f"r{number}")
+        scene.arrive(f"r{number}", 1, prompt=100, output=100)
+        scene.see(f"r{number}")
+    assert [len(scene.on(name)) for name in "ab"] == [10, 10]
 
 
-def test_a_session_stays_at_home_however_often_it_comes() -> None:
-    scene = fleet(placing(), names="abc", slots=10)
-    for number in range(30):
-        scene.arrive(f"r{number}", session="talk")
-        scene.finish(f"r{number}")
-    found = {d.replica for d in scene.log if isinstance(d, Dispatch)}
-    assert len(found) == 1
+def test_chance_decides_among_equals_and_nobody_else() -> None:
+    def first(seed: int) -> str:
+        scene = measured(Scene(*(card(name, 8) for name in "abcde"), seed=seed))
+        scene.arrive("r", 1, prompt=100, output=100)
+        return scene.where("r")
+
+    assert len({first(seed) for seed in range(30)}) == 5
+    assert len({first(3) for _ in range(5)}) == 1
 
 
-def test_only_scores_within_the_band_take_part() -> None:
-    scene = fleet(placing(top_k=5, band=0.05), names="abc")
-    scene.measure("a", 0.0, 0.0, 0)
-    scene.measure("b", 0.1, 0.0, 0)
-    scene.measure("c", 0.2, 0.0, 0)
-    found = set()
-    for _ in range(60):
-        scene.arrive("r")
-        found.add(scene.where("r"))
-        scene.finish("r")
-    assert found == {"a", "b"}
+# The gate.
+
+
+def test_a_card_with_enough_to_prefill_takes_no_more_and_who_is_urgent_comes_first() -> None:
+    scene = measured(Scene(card("a", 16)))
+    scene.arrive("first", 1, prompt=5000, output=10)
+    scene.arrive("second", 1, prompt=5000, output=10)
+    assert scene.waiting() == ["second"]
+    scene.arrive("urgent", 0, prompt=5000, output=10)
+    # What is being computed for lower lanes keeps nobody urgent out.
+    assert "urgent" in scene.running
+    scene.arrive("next", 0, prompt=5000, output=10)
+    assert scene.waiting() == ["second", "next"]
+    scene.wait(800 * MS)
+    scene.see("first")
+    scene.see("urgent")
+    assert "next" in scene.running
+    assert scene.waiting() == ["second"]
+
+
+def test_first_tokens_that_nobody_tells_close_no_card_for_good() -> None:
+    scene = measured(Scene(card("a", 16)))
+    scene.arrive("silent", 1, prompt=5000, output=10)
+    scene.arrive("next", 1, prompt=5000, output=10)
+    assert scene.waiting() == ["next"]
+    scene.wait(5 * SECOND)
+    assert not scene.waiting()
+
+
+def test_what_was_never_measured_closes_nothing() -> None:
+    scene = Scene(card("a", 16))
+    for number in range(16):
+        scene.arrive(f"r{number}", 1, prompt=50_000, output=10)
+    assert len(scene.on("a")) == 16
+
+
+# Large fleets.
+
+
+def test_of_hundreds_of_equal_cards_none_is_left_out() -> None:
+    scene = measured(Scene(*(card(f"c{number:03}", 4) for number in range(200))))
+    for number in range(800):
+        scene.arrive(f"r{number}", 1, prompt=50, output=100)
+        scene.see(f"r{number}")
+        scene.wait(MS)
+    loads = Counter(d.replica for d in scene.log if isinstance(d, Dispatch))
+    assert set(loads.values()) == {4}
 
 
 def test_one_dispatch_in_a_hundred_tells_its_candidates() -> None:
-    scene = fleet(names="abc")
+    scene = measured(Scene(*(card(name, 4) for name in "abc")))
     for _ in range(300):
-        scene.arrive("r")
-        scene.finish("r")
+        scene.arrive("r", 1, prompt=50, output=10)
+        scene.wait(200 * MS)
+        scene.finish("r", output=10)
     told = [d for d in scene.log if isinstance(d, Dispatch) and d.scores]
     assert len(told) == 3
     for found in told:
         assert {name for name, _ in found.scores} == {"a", "b", "c"}
-        assert [score for _, score in found.scores] == sorted(
-            (score for _, score in found.scores), reverse=True
-        )
+        assert [took for _, took in found.scores] == sorted(took for _, took in found.scores)
+
+
+def test_a_paused_request_goes_on_where_it_was_if_that_is_as_good() -> None:
+    scene = Scene(*(card(name, 2) for name in "abcde"))
+    scene.arrive("r", 2, prompt=100, output=500, resume=Resume.CONTINUE)
+    home = scene.where("r")
+    scene.stop("r", 50)
+    assert scene.where("r") == home
 
 
 # Filters.

@@ -1,6 +1,7 @@
 """What a policy file is refused for, and what the refusal says."""
 
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import replace
 
 import pytest
@@ -12,9 +13,11 @@ from scheduler.core.policy import (
     PolicyError,
     Queues,
     from_document,
+    from_stored,
     problems,
 )
 from scheduler.core.policy.queues import P2Queue
+from scheduler.core.policy.removed import REMOVED
 from scheduler.policy_file import parse
 from scheduler.yaml_text import MOST_BYTES
 
@@ -87,7 +90,7 @@ PERCENT = 'must be a percentage such as "40%", at least 0% and at most 100%'
         ("placement.reprice_s", "0", "must be a number, above 0"),
         ("preemption.weights.P0", "-4", "must be a number, above 0"),
         ("failover.connect_ms", "0", "must be a whole number, at least 1"),
-        ("backpressure.action", "throttle_P2", "must be a list of any of throttle_P2, scale_gpu"),
+        ("backpressure.action", "throttle_P2", "must be a list of any of throttle_P2, refuse_P2"),
         ("backpressure.action", "[throttle_P3]", "must be a list of any of"),
         ("backpressure.action", "[scale_gpu, scale_gpu]", "must be a list of any of"),
         ("backpressure.action", "[[scale_gpu]]", "must be a list of any of"),
@@ -275,3 +278,50 @@ def test_a_document_with_keys_that_are_not_text() -> None:
 def test_a_tree_that_was_built_in_code(change: Callable[[Policy], Policy], path: str) -> None:
     found = problems(change(Policy()))
     assert [problem.path for problem in found] == [f"{S}{path}"]
+
+
+@pytest.mark.parametrize("path", sorted(REMOVED))
+def test_a_field_that_has_been_removed_is_refused_with_the_reason(path: str) -> None:
+    text = nested(path, '"85%"')
+    (problem,) = refusal(text).problems
+    assert (problem.path, problem.line) == (path, 1)
+    assert problem.message == f"has been removed, leave it out: {REMOVED[path].why}"
+
+
+@pytest.mark.parametrize("name", ["by_p0_backlog", "by_load"])
+def test_a_file_may_name_a_removed_field_that_says_what_holds_anyway(name: str) -> None:
+    assert parse(nested(f"scheduler.backpressure.scale.{name}", "true")) == Policy()
+    for other in ("false", "1", "'true'", "null"):
+        (problem,) = refusal(nested(f"scheduler.backpressure.scale.{name}", other)).problems
+        assert "leave scale_gpu out of scheduler.backpressure.action" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("backlog", "load", "action"),
+    [
+        (True, True, ("throttle_P2", "scale_gpu")),
+        (True, False, ("throttle_P2", "scale_gpu")),
+        (False, True, ("throttle_P2", "scale_gpu")),
+        (False, False, ("throttle_P2",)),
+    ],
+)
+def test_where_a_stored_version_had_nothing_scale_nothing_does(
+    backlog: bool, load: bool, action: tuple[str, ...]
+) -> None:
+    scale = {"by_p0_backlog": backlog, "by_load": load}
+    rules = {"action": ["throttle_P2", "scale_gpu"], "scale": scale}
+    document = {"scheduler": {"backpressure": rules}}
+    kept = deepcopy(document)
+    assert from_stored(document).backpressure.action == action
+    assert document == kept
+
+
+def test_a_version_that_was_stored_with_removed_fields_still_loads() -> None:
+    feedback = {"enabled": False, "load_high": "85%", "load_clear": "70%"}
+    stored = {"scheduler": {"mode": "weighted", "feedback": feedback}}
+    assert from_stored(stored) == replace(
+        Policy(), mode="weighted", feedback=replace(Policy().feedback, enabled=False)
+    )
+    # Nothing else is passed over.
+    with pytest.raises(PolicyError, match="unknown key"):
+        from_stored({"scheduler": {"feedback": {"load_heigh": "85%"}}})

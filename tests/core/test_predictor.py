@@ -65,7 +65,7 @@ def test_work_without_tokens_takes_what_it_took_there() -> None:
     ticket = scene.state.requests["next"].ticket
     assert scene.state.estimates.foreseen(ticket, "c") == pytest.approx(300 * MS, rel=0.01)
     # Where it was never measured, what it took elsewhere.
-    assert scene.state.estimates.foreseen(ticket) == pytest.approx(300 * MS, rel=0.01)
+    assert scene.state.estimates.foreseen(ticket, "new") == pytest.approx(300 * MS, rel=0.01)
 
 
 def test_who_waits_is_foretold_the_wait_as_well() -> None:
@@ -102,11 +102,15 @@ def test_a_mean_set_far_too_high_is_right_again_within_a_minute(
 
     feed(30)
     estimates = scene.state.estimates
-    for means in (estimates.service, estimates.models):
-        for mean in means.values():
-            mean.value *= factor
+    for speeds in (estimates.models, *estimates.kinds.values(), *estimates.replicas.values()):
+        mean = speeds["m"].service
+        assert mean is not None
+        mean.value *= factor
+    estimates.times["m"].middle *= factor
     feed(60)
-    assert estimates.models["m"].value == pytest.approx(service, rel=0.3)
+    mean = estimates.models["m"].service
+    assert mean is not None
+    assert mean.value == pytest.approx(service, rel=0.3)
     ended = len(scene.done)
     feed(10)
     # What the slots can take in that time, but for a few at its edges.

@@ -7,12 +7,26 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from scheduler.core.prices import Flow, Plan, solve
+from scheduler.core import prices as slot_prices
+from scheduler.core.prices import Flow, Plan
 from scheduler.simulation.lp import maximise
 
 from .teaching import known_cluster
 
 Options = dict[Flow, dict[str, float]]
+
+
+def solve(
+    demand: Mapping[Flow, float],
+    options: Mapping[Flow, Mapping[str, float]],
+    slots: dict[str, int],
+    prices: dict[str, float],
+) -> Plan:
+    """The plan, with prices for all groups, from those of the time before if there are any."""
+    fresh = not prices.keys() >= slots.keys()
+    for group in slots:
+        prices.setdefault(group, 1.0)
+    return slot_prices.solve(demand, options, slots, prices, frozenset(slots), fresh=fresh)
 
 
 def least_load(
@@ -85,16 +99,14 @@ def test_the_plan_of_the_shared_cluster_is_near_its_optimum(load: float) -> None
     options: Options = {}
     slots: dict[str, int] = {}
     for flow, group in layout.plan.cost:
-        members = [
-            replica
-            for replica in state.replicas.values()
-            if replica.facts.pool == group.split("|")[0]
-            and replica.facts.slots == int(group.split("|")[2])
-        ]
+        members = layout.groups[group].members
         slots[group] = sum(replica.facts.slots for replica in members)
-        service = state.estimates.service[flow[0], members[0].facts.name].value
-        options.setdefault(flow, {})[group] = service
-    best = least_load(state.demand, options, slots)
+        speed = state.estimates.speed(flow[0], members[0].facts.name)
+        assert speed is not None
+        assert speed.service is not None
+        options.setdefault(flow, {})[group] = speed.service.value
+    demand = {flow: found.rate for flow, found in state.demand.items()}
+    best = least_load(demand, options, slots)
     assert layout.plan.load <= 1.03 * best
     # At the peak 97 % of what the cluster can do is offered.
     assert best == pytest.approx(0.969 * load, rel=0.01)
@@ -164,4 +176,4 @@ def test_without_demand_nothing_is_loaded_and_costs_are_told() -> None:
     assert plan.cost[("a", 1), "x"] == 1.0
     assert plan.cost[("a", 1), "y"] == pytest.approx(3.0)
     assert prices == {"x": 1.0, "y": 1.0}
-    assert solve({}, {}, {}, {}) == Plan()
+    assert solve({}, {}, {}, {}) == Plan(prices={})

@@ -1,6 +1,6 @@
 """What going on after a pause costs is learnt from how long it took."""
 
-from scheduler.core.estimates import PREFILL_PER_DECODE, Estimates
+from scheduler.core.estimates import PREFILL_PRIOR, Estimates
 from scheduler.core.ticket import Resume, Ticket
 
 MS = 1_000_000
@@ -12,9 +12,9 @@ def ticket(prompt: int = 900) -> Ticket:
 
 def test_before_it_was_measured_all_is_computed_again() -> None:
     estimates = Estimates()
-    assert estimates.resuming(ticket(), "r1", 100) == 0
-    estimates.finished(ticket(100), "r1", 257 * 20 * MS, 256)
-    assert estimates.resuming(ticket(), "r1", 100) == 1000 * 20 * MS // PREFILL_PER_DECODE
+    for _ in range(8):
+        estimates.prefilled("chat", "r1", 500.0, 100 * MS, MS)
+    assert estimates.resuming(ticket(), "r1", 100) == 200 * MS
 
 
 def test_what_was_measured_counts_by_replica_and_size() -> None:
@@ -33,5 +33,5 @@ def test_a_replica_that_was_replaced_is_measured_anew() -> None:
     estimates.resumed(ticket(), "r1", 100, 50 * MS)
     estimates.resumed(ticket(), "r2", 100, 50 * MS)
     estimates.forget("r1")
-    assert estimates.resuming(ticket(), "r1", 100) == 0
+    assert estimates.resuming(ticket(), "r1", 100) == 1000 * PREFILL_PRIOR
     assert estimates.resuming(ticket(), "r2", 100) == 50 * MS

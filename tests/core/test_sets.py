@@ -198,9 +198,11 @@ def test_unexplored_pairs_get_explored() -> None:
 def test_a_replaced_replica_is_measured_anew() -> None:
     scene = known_cluster(1.0)
     assert scene.state.estimates.explored("detector", "orin-1")
+    assert "orin-1" in scene.state.estimates.replicas
     scene.restart("orin-1")
-    assert not scene.state.estimates.explored("detector", "orin-1")
-    assert "orin-1" in placement_set(scene, "speech", 1)
+    # As its kind is, as far as anybody knows.
+    assert "orin-1" not in scene.state.estimates.replicas
+    assert scene.state.estimates.explored("detector", "orin-1")
 
 
 def mixed(load: float, ns: int, slower: int = 1, seed: int = 5) -> Iterator[Ticket]:
@@ -243,8 +245,14 @@ def test_the_only_card_that_holds_a_model_is_left_to_it() -> None:
     assert SHARED.name in scene.state.pools
 
 
+def on_completion() -> Policy:
+    """Budgets of P1 are measured to the end."""
+    queues = Policy().queues
+    return replace(Policy(), queues=replace(queues, P1=replace(queues.P1, budget_on="completion")))
+
+
 def test_a_request_that_would_miss_its_budget_takes_a_slot_outside_its_set() -> None:
-    scene = Scene(card("fast", 1, "x"), card("kept", 2, "x", "y"))
+    scene = Scene(card("fast", 1, "x"), card("kept", 2, "x", "y"), policy=on_completion())
     service = {("x", "fast"): 1000.0, ("x", "kept"): 1500.0, ("y", "kept"): 1000.0}
     teach(scene, service, {("x", 1): 0.8, ("y", 1): 1.95})
     assert placement_set(scene, "x", 1) == {"fast"}
@@ -258,13 +266,14 @@ def test_a_request_that_would_miss_its_budget_takes_a_slot_outside_its_set() -> 
 
 
 def test_it_is_given_the_slot_when_the_time_comes_though_nothing_else_happens() -> None:
-    scene = Scene(card("fast", 1, "x"), card("kept", 2, "x", "y"))
+    scene = Scene(card("fast", 1, "x"), card("kept", 2, "x", "y"), policy=on_completion())
     service = {("x", "fast"): 1000.0, ("x", "kept"): 1500.0, ("y", "kept"): 1000.0}
     teach(scene, service, {("x", 1): 0.8, ("y", 1): 1.95})
     scene.arrive("held", model="x")
-    scene.arrive("pressed", model="x", budget=2300 * MS)
+    # It takes 1.25 s wherever it may come to run, and the set's one slot comes free in a second.
+    scene.arrive("pressed", model="x", budget=2500 * MS)
     assert scene.waiting() == ["pressed"]
-    scene.wait(299 * MS)
+    scene.wait(240 * MS)
     assert scene.waiting() == ["pressed"]
-    scene.wait(5 * MS)
+    scene.wait(20 * MS)
     assert scene.where("pressed") == "kept"

@@ -54,6 +54,12 @@ def policies() -> list[Policy]:
         replace(base, lending=replace(base.lending, enabled=True, keep_free=0)),
         replace(base, mode="weighted", queues=replace(base.queues, P2=impatient)),
         replace(base, mode="fifo"),
+        replace(
+            base,
+            queues=replace(base.queues, P2=impatient),
+            preemption=replace(base.preemption, enabled=False),
+            backpressure=replace(base.backpressure, p0_wait_ms=100, clear_ms=50),
+        ),
         replace(base, mode="weighted", queues=replace(base.queues, P2=hard)),
         replace(
             base,

@@ -31,6 +31,7 @@ class Served:
     emulator: Emulator
     url: str
     http: httpx.AsyncClient
+    events_url: str = ""
 
     async def chat(self, **body: object) -> httpx.Response:
         """One plain chat call."""
@@ -91,7 +92,7 @@ async def served(settings: Settings | None = None) -> AsyncIterator[Served]:
         async with httpx.AsyncClient(
             base_url=listening.url, timeout=20, trust_env=False, verify=False
         ) as http:
-            yield Served(listening.emulator, listening.url, http)
+            yield Served(listening.emulator, listening.url, http, listening.events_url)
         await at_rest(listening)
 
 

@@ -122,3 +122,12 @@ def test_the_longest_wish_is_met() -> None:
     assert END_OF_TEXT not in expected_ids(prompt, natural + 100)
     longer = list(continue_answer(prompt, min_tokens=natural + 100))
     assert longer.index(END_OF_TEXT) >= natural + 100
+
+
+@pytest.mark.parametrize("length", [1, 2, 17, 400])
+def test_an_answer_has_the_length_asked_for_wherever_it_is_continued(length: int) -> None:
+    prompt = PROMPTS[0]
+    whole = [*expected_ids(prompt, length - 1), END_OF_TEXT]
+    for cut in range(length):
+        rest = list(continue_answer([*prompt, *whole[:cut]], length=length))
+        assert rest[: rest.index(END_OF_TEXT) + 1] == whole[cut:]

@@ -4,7 +4,14 @@ from dataclasses import replace
 
 import pytest
 
-from scheduler.emulator.blocks import BLOCK_TOKENS, BlockPool, blocks_for
+from scheduler.emulator.blocks import (
+    BLOCK_TOKENS,
+    BlockPool,
+    Change,
+    Removed,
+    Stored,
+    blocks_for,
+)
 from scheduler.emulator.engine import Sequence
 
 from .stepping import PLAIN, Bench
@@ -125,3 +132,52 @@ def test_a_waiting_sequence_takes_no_memory() -> None:
     waiting: Sequence = bench.submit("b", tokens=5)
     bench.step()
     assert waiting.holding is None
+
+
+def test_prompts_of_different_salts_share_nothing() -> None:
+    bench = Bench(FAST)
+    prompt = list(range(1000, 1064))
+    found = []
+    for name, salt in (("a", ""), ("b", "x"), ("c", "x"), ("d", "y"), ("e", "")):
+        sequence = Sequence(name, list(prompt), iter(range(5000, 5100)), 1, salt=salt)
+        bench.engine.submit(sequence, bench.now)
+        bench.run()
+        found.append(sequence.cached)
+    assert found == [0, 0, 48, 0, 48]
+
+
+def test_changes_tell_what_can_be_found() -> None:
+    """Whoever adds up what is stored and removed knows the pool, also when memory is short."""
+    bench = Bench(replace(FAST, kv_tokens=24 * BLOCK_TOKENS))
+    pool = bench.engine.pool
+    known: dict[int, tuple[int, ...]] = {}
+    removed = 0
+
+    def note(change: Change) -> None:
+        nonlocal removed
+        assert isinstance(change, Stored | Removed)
+        if isinstance(change, Removed):
+            del known[change.key]
+            removed += 1
+            return
+        assert not change.before or change.before in known
+        assert len(change.tokens) == len(change.keys) * BLOCK_TOKENS
+        for at, key in enumerate(change.keys):
+            assert key not in known
+            known[key] = tuple(change.tokens[at * BLOCK_TOKENS : (at + 1) * BLOCK_TOKENS])
+
+    pool.on_change = note
+    for turn in range(12):
+        base = list(range(1000, 1040 + 20 * (turn % 3)))
+        prompt = [*base, *range(2000 + 100 * turn, 2050 + 100 * turn)]
+        bench.submit(f"s{turn}", prompt=prompt, tokens=30)
+        bench.run()
+        assert len(known) == pool.idle
+        at = len(pool.find_prefix(prompt, len(prompt) // BLOCK_TOKENS))
+        for index in range(at):
+            block = tuple(prompt[index * BLOCK_TOKENS : (index + 1) * BLOCK_TOKENS])
+            assert block in known.values()
+    assert removed
+    pool.on_change = lambda change: known.clear()
+    pool.forget()
+    assert not known

@@ -28,7 +28,6 @@ async def test_a_chat_stream_names_the_role_then_gives_a_token_an_event() -> Non
         "prompt_tokens": len(PROMPT),
         "total_tokens": len(PROMPT) + 3,
         "completion_tokens": 3,
-        "prompt_tokens_details": {"cached_tokens": 0},
     }
     assert len({chunk["id"] for chunk in chunks}) == 1
     assert {chunk["object"] for chunk in chunks} == {"chat.completion.chunk"}
@@ -132,7 +131,8 @@ async def test_a_prefix_hit_is_reported() -> None:
         first = (await server.chat(messages=messages, max_tokens=1)).json()
         again = (await server.chat(messages=messages, max_tokens=1)).json()
     prompt = first["usage"]["prompt_tokens"]
-    assert first["usage"]["prompt_tokens_details"] == {"cached_tokens": 0}
+    # vLLM says nothing where it has found nothing.
+    assert "prompt_tokens_details" not in first["usage"]
     assert again["usage"]["prompt_tokens_details"] == {"cached_tokens": (prompt - 1) // 16 * 16}
     async with served(Settings(service=QUICK, details=False)) as server:
         assert "prompt_tokens_details" not in (await server.chat()).json()["usage"]

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from console.config.settings.fairlane import DEFAULT_CIDRS
-from scheduler.addresses import allowed, check_url
+from scheduler.addresses import allowed, check_publisher, check_url, locate
 
 PRIVATE = [ipaddress.ip_network(text) for text in DEFAULT_CIDRS]
 EVERYWHERE = [ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0")]
@@ -80,6 +80,7 @@ def test_plain_addresses_pass(url: str, names: dict[str, list[str]]) -> None:
         ("", "http"),
         ("http://", "host"),
         ("http://127.0.0.1:0", "port"),
+        ("http://*:8000", "name a host"),
         ("http://127.0.0.1:99999", "no address"),
         ("http://[::1", "no address"),
         ("http://user:pass@127.0.0.1", "user name"),
@@ -107,3 +108,46 @@ def test_anything_else_is_refused(url: str, why: str, names: dict[str, list[str]
     names["half.internal"] = ["10.0.0.1", "169.254.169.254"]
     with pytest.raises(ValueError, match=why):
         check_url(url, PRIVATE)
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("tcp://127.0.0.1:5557", "tcp://127.0.0.1:5557"),
+        ("tcp://[::1]:5557", "tcp://[::1]:5557"),
+        ("tcp://card-1.gpu.internal:5557", "tcp://10.0.0.7:5557"),
+    ],
+)
+def test_a_publisher_is_named_by_its_address(
+    url: str, place: str, names: dict[str, list[str]]
+) -> None:
+    """A name is looked up once, by whoever checks it: the library that connects sees none."""
+    names["card-1.gpu.internal"] = ["10.0.0.7"]
+    check_publisher(url, PRIVATE)
+    assert locate(url, lambda text: True) == place
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("http://127.0.0.1:5557", "tcp"),
+        ("ipc:///run/events", "tcp"),
+        ("inproc://events", "tcp"),
+        ("127.0.0.1:5557", "tcp"),
+        ("tcp://127.0.0.1", "port"),
+        ("tcp://127.0.0.1:0", "port"),
+        ("tcp://127.0.0.1:5557/topic", "port"),
+        ("tcp://user@127.0.0.1:5557", "user name"),
+        ("tcp://*:5557", "name a host"),
+        ("tcp://lo;127.0.0.1:5557", "resolved"),
+        ("tcp://8.8.8.8:5557", "outside"),
+        ("tcp://[::ffff:169.254.169.254]:80", "outside"),
+        ("tcp://metadata.internal:80", "outside"),
+        ("tcp://half.internal:80", "outside"),
+    ],
+)
+def test_other_publishers_are_refused(url: str, why: str, names: dict[str, list[str]]) -> None:
+    names["metadata.internal"] = ["169.254.169.254"]
+    names["half.internal"] = ["10.0.0.1", "169.254.169.254"]
+    with pytest.raises(ValueError, match=why):
+        check_publisher(url, PRIVATE)

@@ -226,6 +226,30 @@ def test_a_whole_fleet_can_be_replaced_at_once() -> None:
             EXAMPLE.replace("slots: 8", 'dcgm_url: "http://u:p@10.0.0.1"'),
             "replicas[0].dcgm_url: must not hold a user name",
         ),
+        (
+            EXAMPLE.replace("slots: 8", 'kv_events_url: "tcp://8.8.8.8:5557"'),
+            "replicas[0].kv_events_url: 8.8.8.8 is outside",
+        ),
+        (
+            EXAMPLE.replace("slots: 8", 'kv_events_url: "tcp://169.254.169.254:80"'),
+            "replicas[0].kv_events_url: 169.254.169.254 is outside",
+        ),
+        (
+            EXAMPLE.replace("slots: 8", 'kv_events_url: "http://10.0.0.1:5557"'),
+            "replicas[0].kv_events_url: must begin with tcp://",
+        ),
+        (
+            EXAMPLE.replace("slots: 8", 'kv_events_url: "tcp://10.0.0.1"'),
+            "replicas[0].kv_events_url: must be tcp://, a host and a port",
+        ),
+        (
+            EXAMPLE.replace("slots: 8", 'kv_events_url: "tcp://10.0.0.1:5557/a"'),
+            "replicas[0].kv_events_url: must be tcp://, a host and a port",
+        ),
+        (
+            EXAMPLE.replace("slots: 8", 'kv_events_url: "ipc:///tmp/events"'),
+            "replicas[0].kv_events_url: must begin with tcp://",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_as_a_whole(text: str, problem: str) -> None:

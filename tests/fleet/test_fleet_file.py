@@ -54,6 +54,7 @@ FULL = FleetDocument(
             token_file="/run/secrets/card-1",
             metrics_url="http://10.0.0.1:8001/metrics",
             dcgm_url="http://10.0.0.1:9400/metrics",
+            kv_events_url="tcp://10.0.0.1:5557",
         ),
     ),
     businesses=(

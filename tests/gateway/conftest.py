@@ -6,13 +6,16 @@ from functools import lru_cache
 
 import pytest
 
+import scheduler.actor
 from scheduler.core.fleet import ModelFacts
 from scheduler.testing import Memory
 from tests.support.engines import EngineProcess, emulator_process
 
 from .engines import Served, served
 from .harness import Gate, furnished, gate, replica
+from .spying import Told, told
 from .stub import Stub, stub
+from .tripping import Tripping
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -65,6 +68,20 @@ def memory(engine: Stub) -> Memory:
 
 
 @pytest.fixture
+def tripping(monkeypatch: pytest.MonkeyPatch) -> Tripping:
+    found = Tripping()
+    monkeypatch.setattr(scheduler.actor, "step", found)
+    return found
+
+
+@pytest.fixture
 async def running(memory: Memory) -> AsyncIterator[Gate]:
     async with gate(memory) as found:
+        yield found
+
+
+@pytest.fixture
+def core() -> Iterator[Told]:
+    """What the core of each gateway of the test is told."""
+    with told() as found:
         yield found

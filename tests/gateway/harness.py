@@ -15,14 +15,14 @@ from granian.server.embed import Server
 
 from metering.core.facts import BusinessFacts
 from metering.core.usage import UsageRow
+from scheduler.clock import SystemClock
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
 from scheduler.gateway.asgi_types import Receive, Scope, Send
-from scheduler.ports import AnswerStore, Scaler
+from scheduler.ports import AnswerStore, Clock, Recall, Scaler
 from scheduler.runtime import Runtime
 from scheduler.scaling import NoScaler
 from scheduler.testing import (
-    ManualClock,
     Memory,
     MemoryAnswers,
     MemoryAudit,
@@ -39,14 +39,6 @@ LOW_KEY = "fl_live_lowkeylowkeylowkeylowkeylo"
 
 TURN_S = 0.005
 Body = dict[str, object]
-
-
-class WallClock:
-    """The machine's clock."""
-
-    def now(self) -> int:
-        """Nanoseconds since the epoch."""
-        return time.time_ns()
 
 
 def free_port() -> int:
@@ -280,10 +272,11 @@ async def gate(
     grace: float = 2.0,
     allowed: Callable[[str], bool] = lambda address: True,
     composed: Callable[[Runtime], App] = alone,
-    clock: ManualClock | None = None,
+    clock: Clock | None = None,
     books: MemoryBooks | None = None,
     answers: AnswerStore | None = None,
     scaler: Scaler | None = None,
+    recall: Recall | None = None,
 ) -> AsyncIterator[Gate]:
     """Run a gateway on a free port until the block ends; it must come to rest by then.
 
@@ -293,11 +286,12 @@ async def gate(
     usage, audit, decisions = MemoryUsage(), MemoryAudit(), MemoryDecisions()
     books = books or MemoryBooks()
     runtime = Runtime(
-        clock=clock or WallClock(),
+        clock=clock or SystemClock(),
         credentials=memory,
         fleet=memory,
         policy=memory,
         changes=memory,
+        recall=recall or memory,
         usage=usage,
         books=books,
         answers=answers or MemoryAnswers(),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 import scheduler.actor
+import scheduler.rescue
 from metering.core.facts import AccessSnapshot, BusinessFacts
 from scheduler.calls import Call, Placed, Refusal
 from scheduler.core import events
@@ -223,6 +224,7 @@ async def test_a_core_that_always_raises_fails_requests_and_nothing_else(
 
     with monkeypatch.context() as patch:
         patch.setattr(scheduler.actor, "step", broken)
+        patch.setattr(scheduler.rescue, "step", broken)
         fresh = world.open()
         outcome = await fresh.placed()
         assert isinstance(outcome, Refusal)

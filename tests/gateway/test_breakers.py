@@ -6,10 +6,11 @@ from dataclasses import replace
 import pytest
 
 from scheduler.core.decisions import Kind
+from scheduler.core.fleet import ModelFacts
 from scheduler.testing import ManualClock
 
-from .harness import KEY, LOW_KEY, Gate, furnished, gate, replica
-from .stub import Seen, Stub, Wire, polite
+from .harness import KEY, LOW_KEY, URGENT_KEY, Gate, furnished, gate, replica
+from .stub import Seen, Stub, Wire, polite, stub
 
 
 @pytest.fixture
@@ -64,6 +65,7 @@ async def test_b07_with_all_breakers_open_a_call_that_waits_as_told_succeeds(
         assert refused.status_code == 503
         assert refused.headers["retry-after"] == str(left)
         assert refused.json()["error"]["code"] == "no_capacity"
+        assert "'chat'" in refused.json()["error"]["message"]
     assert len(engine.seen) == sent
     clock.advance(1)
     assert (await running.chat()).status_code == 200
@@ -101,3 +103,72 @@ async def test_a_business_that_fails_is_suspended_trickled_and_restored(
     assert noticed(running) == [("suspended", "owner")] * 2 + [("restored", "owner")]
     assert statuses[-1] == 200
     assert {await both("fine") for _ in range(20)} == {200}
+
+
+async def test_an_adapter_that_one_replica_has_lost_costs_no_call_and_no_other_model(
+    engine: Stub, clock: ManualClock
+) -> None:
+    """That replica answers 404 for it and says that it is well. Its base model stays in use, the
+    live figures name the adapter, and it is back when it has been loaded again."""
+    lost = True
+
+    async def without(seen: Seen, wire: Wire) -> None:
+        if seen.json["model"] == "adapter-a" and lost:
+            detail = "The model `adapter-a` does not exist."
+            await wire.json({"object": "error", "message": detail, "code": 404}, 404)
+        else:
+            await polite(seen, wire)
+
+    def asked(server: Stub, model: str) -> int:
+        return sum(seen.json["model"] == model for seen in server.seen)
+
+    engine.answer = without
+    async with stub() as other:
+        models = {"chat": "base", "tuned": "adapter-a"}
+        memory = furnished(
+            *(
+                replace(replica(server.url, name=name), models=models)
+                for name, server in (("r1", engine), ("r2", other))
+            )
+        )
+        memory.model(ModelFacts("tuned"))
+        async with gate(memory, clock=clock) as running:
+            for number in range(30):
+                key = (KEY, LOW_KEY, URGENT_KEY)[number % 3]
+                assert (await running.chat("hello", key=key, model="tuned")).status_code == 200
+                assert (await running.chat("hello", key=key)).status_code == 200
+                clock.advance(0.1)
+            rules = running.memory.rules.failover
+            assert asked(engine, "adapter-a") == rules.fail_threshold
+            assert asked(engine, "base") > 0 < asked(other, "base")
+            assert noticed(running) == [("broken", "r1")]
+            (one,) = [r for r in running.runtime._publisher.frame().replicas if r.name == "r1"]
+            assert (one.breaker, one.broken) == ("partly", ["tuned"])
+            lost = False
+            clock.advance(rules.open_s)
+            for _ in range(20):
+                assert (await running.chat("hello", model="tuned")).status_code == 200
+            assert noticed(running) == [("broken", "r1"), ("mended", "r1")]
+
+
+async def test_one_caller_whose_prompts_are_too_long_closes_no_replica_to_others(
+    running: Gate, engine: Stub
+) -> None:
+    """Twenty calls over the context length, each between two that the server fails."""
+
+    async def strict(seen: Seen, wire: Wire) -> None:
+        if seen.prompt == "long":
+            await wire.json({"error": {"message": "maximum context length"}}, 400)
+        else:
+            await broken(seen, wire)
+
+    engine.answer = strict
+    for _ in range(20):
+        assert (await running.chat("long", key=LOW_KEY)).status_code in {400, 503}
+        await running.chat("hello", key=KEY)
+    # A call that the engine found fault with has not shown the engine to be well.
+    assert set(noticed(running)) == {("broken", "r1")}
+    assert (await running.chat("hello", key=KEY)).status_code == 503
+    # Once more it was tried, for the one business on whose word it was not closed.
+    tries = sum(seen.prompt == "hello" for seen in engine.seen)
+    assert tries == running.memory.rules.failover.fail_threshold + 1

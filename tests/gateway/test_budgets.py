@@ -1,7 +1,7 @@
 """Budgets, GPU shares and places of keys on the running gateway, on a clock that stands."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from decimal import Decimal
 
@@ -12,7 +12,9 @@ from metering.core.facts import Allowance, Rates
 from metering.core.leases import TTL
 from metering.core.prices import ModelPrices, PriceList
 from metering.core.purse import amount
+from metering.core.usage import UsageRow
 from scheduler.limits import Limits
+from scheduler.ports import Spent
 from scheduler.testing import ManualClock, Memory, MemoryBooks
 
 from .harness import KEY, Gate, furnished, gate, replica
@@ -287,3 +289,45 @@ async def test_a_share_of_the_gpus_is_a_share_of_their_time(
     assert codes([await running.chat()]) == {"ok": 1}
     await limit(running, gpu_share=0.0)
     assert (await running.chat()).headers["x-should-retry"] == "false"
+
+
+class RowBooks(MemoryBooks):
+    """Books that add rows up as the real ones do, each at a price of 1."""
+
+    def spent(
+        self,
+        since: int,
+        before: int,
+        businesses: Sequence[str],
+        keys: Sequence[tuple[str, str]],
+    ) -> Spent:
+        """Of one business alone."""
+        found = [row for row in self.rows if row.received >= since and row.finished < before]
+        return Spent(self.prices, dict.fromkeys(businesses, Decimal(len(found))))
+
+    rows: Sequence[UsageRow] = ()
+
+
+@pytest.mark.parametrize("jumps", [(3600,), (-3600,), (3600, -3600), (-DAY,)])
+async def test_a_wall_clock_that_is_set_gives_nothing_away(
+    engine: Stub, clock: ManualClock, jumps: tuple[int, ...]
+) -> None:
+    """Ten may be spent; four are, then the clock is set, then two more."""
+    books = RowBooks(PriceList(None, {"": ModelPrices(request=Decimal(1))}))
+    async with gate(furnished(replica(engine.url, slots=9)), clock=clock, books=books) as running:
+        books.rows = running.usage.rows
+        await limit(running, monthly_budget=Decimal(10))
+        for _ in range(4):
+            clock.advance(1)
+            assert (await running.chat()).status_code == 200
+        purse = limits_of(running).purses()["owner"]
+        for jump in jumps:
+            clock.jump(jump)
+            await running.runtime._budgets.look()
+            assert amount(purse.left(clock.wall())) == 6
+        for _ in range(2):
+            clock.advance(1)
+            assert (await running.chat()).status_code == 200
+        await running.until(lambda: running.idle)
+        await running.runtime._budgets.look()
+        assert amount(purse.left(clock.wall())) == 4

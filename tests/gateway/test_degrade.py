@@ -122,11 +122,12 @@ async def test_over_its_latency_budget_the_lighter_model_answers_in_time() -> No
             estimates: Any = gateway.runtime.scheduler.state.estimates
             tasks = [asyncio.create_task(gateway.streamed(f"n{n}")) for n in range(2)]
             await gateway.until(lambda: gateway.running == 1 and gateway.queued == 1)
-            (running,) = [r for r in gateway.runtime.scheduler.state.requests.values() if r.running]
+            state = gateway.runtime.scheduler.state
             for _ in range(8):
-                estimates.finished(running.ticket, "big", 60_000_000_000, 100)
-            replica_held = gateway.runtime.scheduler.state.replicas["big"]
-            replica_held.turnover = 1.0 / 60e9
+                estimates.decoded("chat", "big", 1, 1.0, 600_000_000.0, state.now)
+            group = state.replicas["big"].group
+            assert group is not None
+            group.turnover = 1.0 / 60e9
             answer = await gateway.chat(headers={"X-Latency-Budget-Ms": "2000"})
             assert answer.status_code == 200
             assert answer.headers[HEADER] == "lite"

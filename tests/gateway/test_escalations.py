@@ -26,7 +26,7 @@ def memory(engine: Stub) -> Memory:
 
 
 def note(held: Escalations, at: int, business: str = "low", claimed: str = "P0") -> None:
-    held.note(business, claimed=claimed, ceiling="P2", outcome="clamp", request="r", now=at)
+    held.note(business, claimed=claimed, ceiling="P2", outcome="clamp", request="r", wall=at)
 
 
 async def counted(running: Gate) -> list[EscalationMinute]:

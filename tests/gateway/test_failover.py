@@ -64,14 +64,20 @@ async def test_a_request_with_no_byte_sent_moves_to_another_replica(stream: bool
         watch = gateway.runtime.health.watches["a"]
         watch.facts = facts
         gateway.runtime.health._report(watch)
-        if stream:
-            assert await gateway.streamed() == FINISHED
-        else:
-            assert (await gateway.chat()).json() == chat_answer()
-        row = await gateway.row()
-        assert (row.status, row.attempts, row.replica) == ("ok", 2, "b")
+        calls = attempts = 0
+        while attempts < 2:
+            # Between equals chance decides whose turn it is.
+            calls += 1
+            if stream:
+                assert await gateway.streamed() == FINISHED
+            else:
+                assert (await gateway.chat()).json() == chat_answer()
+            row = (await gateway.rows(calls))[-1]
+            assert (row.status, row.replica) == ("ok", "b")
+            attempts = row.attempts
+        assert attempts == 2
         assert pool.name == "pool"
-        assert len(alive.seen) == 1
+        assert len(alive.seen) == calls
         await gateway.until(lambda: states(gateway)["a"] == "down", within=1)
 
 

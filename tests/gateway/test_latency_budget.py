@@ -95,12 +95,17 @@ async def test_a_mean_that_is_far_too_high_corrects_itself_as_calls_come_in() ->
             for _ in range(6):
                 assert (await gateway.chat()).status_code == 200
             estimates = gateway.runtime.scheduler.state.estimates
-            mean = estimates.models["chat"]
-            true = mean.value
-            for each in (mean, *estimates.service.values()):
-                each.value = 1e6 * max(true, MS)
+            step = estimates.models["chat"].step
+            true = step.at(1.0)
+            for speeds in (
+                estimates.models,
+                *estimates.kinds.values(),
+                *estimates.replicas.values(),
+            ):
+                each = speeds["chat"].step
+                each.base = each.y = 1e6 * max(true, MS)
             calls = 0
-            while mean.value > 10 * max(true, MS):
+            while step.at(1.0) > 10 * max(true, MS):
                 assert calls < 600, "a minute's calls, and it is not right again"
                 answers = await asyncio.gather(*(gateway.chat() for _ in range(3)))
                 calls += len(answers)

@@ -79,7 +79,11 @@ def furnished(draw: random.Random) -> Closed:
         )
         for lane in ("P0", "P1", "P2")
     }
-    world.scheduler.set_policy(replace(world.policy, queues=replace(queues, **narrow)))
+    pressure = world.policy.backpressure
+    strict = replace(pressure, action=draw.choice([pressure.action, ("throttle_P2", "refuse_P2")]))
+    world.scheduler.set_policy(
+        replace(world.policy, queues=replace(queues, **narrow), backpressure=strict)
+    )
     business = BusinessFacts(
         "y", running=draw.choice([None, 1, 2, 3]), queued=draw.choice([None, 0, 1, 4])
     )

@@ -32,6 +32,26 @@ vllm:kv_cache_usage_perc{engine="1",model_name="org/Model-7B"} 0.25
 # TYPE vllm:time_to_first_token_seconds histogram
 vllm:time_to_first_token_seconds_bucket{engine="0",le="0.001"} 0.0
 """
+VLLM_CACHE = """\
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="0",num_cpu_blocks="None",\
+num_gpu_blocks="573",num_gpu_blocks_override="None"} 1.0
+vllm:cache_config_info{block_size="16",cache_dtype="auto",engine="1",num_gpu_blocks="600"} 1.0
+"""
+NEW_VLLM_CACHE = """\
+vllm:cache_config_info{block_size="16",kv_cache_size_tokens="90000",num_gpu_blocks="9000"} 1.0
+"""
+NO_CACHE_YET = """\
+vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="None"} 1.0
+"""
+ODD_CACHES = """\
+vllm:cache_config_info{block_size="-16",num_gpu_blocks="9"} 1.0
+vllm:cache_config_info{block_size="16",num_gpu_blocks="9e400"} 1.0
+vllm:cache_config_info{kv_cache_size_tokens="99999999999999999999999999"} 1.0
+vllm:cache_config_info{num_gpu_blocks="9"} 1.0
+vllm:cache_config_info{block_size="0",num_gpu_blocks="9"} 1.0
+vllm:cache_config_info 7.0
+"""
 OLD_VLLM = """\
 vllm:num_requests_running{model_name="m"} 1.0
 vllm:num_requests_waiting{model_name="m"} 0.0
@@ -42,6 +62,11 @@ SGLANG = """\
 sglang:num_running_reqs{model_name="m"} 4.0
 sglang:num_queue_reqs{model_name="m"} 9.0
 sglang:token_usage{model_name="m"} 0.75
+"""
+SGLANG_CACHE = """\
+sglang:max_total_num_tokens{dp_rank="0",tp_rank="0"} 471258.0
+sglang:max_total_num_tokens{dp_rank="0",tp_rank="1"} 471258.0
+sglang:max_total_num_tokens{dp_rank="1",tp_rank="0"} 471000.0
 """
 LLAMACPP = """\
 llamacpp:requests_processing 2
@@ -69,6 +94,12 @@ DCGM_FI_DEV_FB_FREE{gpu="0"} 10000
     [
         ("vllm", VLLM, Reading(None, 0.375, 7, 3)),
         ("vllm", OLD_VLLM, Reading(None, 0.125, 1, 0)),
+        ("vllm", VLLM + VLLM_CACHE, Reading(None, 0.375, 7, 3, 16 * 1173)),
+        ("vllm", NEW_VLLM_CACHE, Reading(cache_tokens=90_000)),
+        ("vllm", NO_CACHE_YET, Reading()),
+        ("vllm", ODD_CACHES, Reading()),
+        ("sglang", SGLANG_CACHE, Reading(cache_tokens=942_258)),
+        ("sglang", VLLM_CACHE, Reading()),
         ("sglang", SGLANG, Reading(None, 0.75, 4, 9)),
         ("llamacpp", LLAMACPP, Reading(None, None, 2, 6)),
         ("tgi", TGI, Reading(None, None, 3, 1)),
@@ -93,8 +124,8 @@ def test_a_page_that_is_none_is_said_to_be(line: str) -> None:
 
 
 def test_the_first_page_s_word_counts() -> None:
-    assert merged(Reading(None, 0.5, 1, None), Reading(0.6, 0.9, None, None)) == Reading(
-        0.6, 0.5, 1, None
+    assert merged(Reading(None, 0.5, 1, None), Reading(0.6, 0.9, None, None, 9)) == Reading(
+        0.6, 0.5, 1, None, 9
     )
 
 
@@ -314,5 +345,5 @@ async def test_the_emulator_s_pages_are_read(heard: Heard) -> None:
         heard.watch(replace(replica(emulator.url), dcgm_url=emulator.url + "/dcgm/metrics"))
         await heard.probes.round()
         found = heard.last["r1"]
-        assert found == Measured("r1", 0.0, 0.0, 0)
+        assert found == Measured("r1", 0.0, 0.0, 0, Settings().service.kv_tokens)
         assert heard.probes.means["r1"].running == 0

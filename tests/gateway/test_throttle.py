@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from metering.core.facts import BusinessFacts, Rates
 from metering.core.usage import Consumed
+from scheduler.core.decisions import Throttle
 from scheduler.core.policy import Policy
 from scheduler.limits import Limits, Reserved
 from scheduler.ports import Ask, Denied, Grant
@@ -21,16 +22,25 @@ from .stub import Held, stub
 from .test_limits import SECOND, access, limited
 
 P1, P2 = 1, 2
+ACTIONS = ("throttle_P2", "refuse_P2")
 
 
-async def ask(limits: Limits, lane: int, tokens: int = 1) -> Grant | Denied:
-    return await limits.reserve(Ask(str(uuid4()), "owner", lane=lane, expected=Consumed(tokens)))
+def slow_p2(limits: Limits, share: float, least: float, model: str = "chat") -> None:
+    """P0 of the model waits too long: P2 of it is slowed to this share, or (1) no more."""
+    models = frozenset({model}) if share < 1 else frozenset[str]()
+    limits.throttle(Throttle(model, share, least, models))
 
 
-async def drained(limits: Limits, lane: int, tokens: int = 1) -> int:
+async def ask(limits: Limits, lane: int, tokens: int = 1, model: str = "chat") -> Grant | Denied:
+    return await limits.reserve(
+        Ask(str(uuid4()), "owner", model=model, lane=lane, expected=Consumed(tokens))
+    )
+
+
+async def drained(limits: Limits, lane: int, tokens: int = 1, model: str = "chat") -> int:
     """Take until it is denied; how often it was granted."""
     count = 0
-    while not isinstance(await ask(limits, lane, tokens), Denied):
+    while not isinstance(await ask(limits, lane, tokens, model), Denied):
         count += 1
     return count
 
@@ -49,7 +59,7 @@ async def test_p2_gets_its_share_of_the_rate(share: float, expected: int) -> Non
     clock = ManualClock()
     limits = limited(clock, Rates(requests_per_s=10, burst=10))
     await drained(limits, P2)
-    limits.throttle(share, share)
+    slow_p2(limits, share, share)
     assert await rate(limits, clock, P2) == expected
 
 
@@ -57,7 +67,7 @@ async def test_the_same_businesss_other_lanes_have_all_that_they_had() -> None:
     clock = ManualClock()
     limits = limited(clock, Rates(requests_per_s=10, burst=10))
     await drained(limits, P1)
-    limits.throttle(0.1, 0.1)
+    slow_p2(limits, 0.1, 0.1)
     low = high = 0
     for _ in range(1000):
         clock.advance(0.1)
@@ -67,14 +77,49 @@ async def test_the_same_businesss_other_lanes_have_all_that_they_had() -> None:
     assert high == 900
 
 
+async def test_other_models_have_all_that_they_had() -> None:
+    clock = ManualClock()
+    limits = limited(clock, Rates(requests_per_s=10, burst=10))
+    await drained(limits, P2)
+    slow_p2(limits, 0.1, 0.1)
+    chat = other = 0
+    for _ in range(1000):
+        clock.advance(0.1)
+        chat += await drained(limits, P2)
+        other += await drained(limits, P2, model="other")
+    assert chat == 100
+    assert other == 900
+
+
+async def test_each_model_whose_p0_waits_has_a_share_of_its_own() -> None:
+    """Beside both, the narrower one holds; what ends for one goes on for the other."""
+    clock = ManualClock()
+    limits = limited(clock, Rates(requests_per_s=100, burst=1))
+    limits.throttle(Throttle("a", 0.5, 0.5, frozenset({"a", "both"})))
+    limits.throttle(Throttle("b", 0.1, 0.1, frozenset({"b", "both"})))
+
+    async def per_second(model: str) -> int:
+        """In ten seconds, rounded: a bucket begins with a part of a request."""
+        await drained(limits, P2, model=model)
+        count = 0
+        for _ in range(1000):
+            clock.advance(0.01)
+            count += await drained(limits, P2, model=model)
+        return round(count / 10)
+
+    assert [await per_second(model) for model in ("a", "b", "both", "other")] == [50, 10, 10, 100]
+    limits.throttle(Throttle("b", 1.0, 1.0, frozenset()))
+    assert [await per_second(model) for model in ("a", "b", "both", "other")] == [50, 100, 50, 100]
+
+
 async def test_what_was_there_is_still_there_and_no_more() -> None:
     clock = ManualClock()
     limits = limited(clock, Rates(requests_per_s=1, burst=10))
     for _ in range(4):
         await ask(limits, P1)
-    limits.throttle(0.5, 0.1)
+    slow_p2(limits, 0.5, 0.1)
     assert await drained(limits, P2) == 6
-    limits.throttle(0.25, 0.1)
+    slow_p2(limits, 0.25, 0.1)
     assert await drained(limits, P2) == 0
     assert await drained(limits, P1) == 0
 
@@ -85,10 +130,10 @@ async def test_in_full_again_it_is_as_if_nothing_had_been() -> None:
         clock = ManualClock()
         limits = limited(clock, Rates(requests_per_s=5, burst=5))
         if slowed:
-            limits.throttle(0.5, 0.5)
+            slow_p2(limits, 0.5, 0.5)
         await drained(limits, P2)
         clock.advance(0.5)
-        limits.throttle(1.0, 1.0)
+        slow_p2(limits, 1.0, 1.0)
         found.append(await rate(limits, clock, P2))
     assert found[0] == found[1]
 
@@ -96,7 +141,7 @@ async def test_in_full_again_it_is_as_if_nothing_had_been() -> None:
 async def test_tokens_are_settled_in_both_and_given_back_in_full() -> None:
     clock = ManualClock()
     limits = limited(clock, Rates(tokens_per_min=600))
-    limits.throttle(0.5, 0.5)
+    slow_p2(limits, 0.5, 0.5)
     grant = await ask(limits, P2, 600)
     assert isinstance(grant, Reserved)
     assert isinstance(await ask(limits, P2), Denied)
@@ -115,7 +160,7 @@ async def test_tokens_are_settled_in_both_and_given_back_in_full() -> None:
 async def test_limits_that_change_meanwhile_are_slowed_too() -> None:
     clock = ManualClock()
     limits = limited(clock, Rates(requests_per_s=10, burst=10))
-    limits.throttle(0.5, 0.5)
+    slow_p2(limits, 0.5, 0.5)
     limits.follow(access(Rates(requests_per_s=20, burst=10)))
     await drained(limits, P2)
     assert await rate(limits, clock, P2) == 1000
@@ -141,7 +186,7 @@ def test_after_the_time_named_one_succeeds_however_it_falls_meanwhile(
         clock = ManualClock()
         limits = limited(clock, Rates(requests_per_s=per_s, burst=3))
         falling = sorted(shares, reverse=True)
-        limits.throttle(falling[0], 0.1)
+        slow_p2(limits, falling[0], 0.1)
         await drained(limits, P2)
         answer = await ask(limits, P2)
         assert isinstance(answer, Denied)
@@ -150,7 +195,7 @@ def test_after_the_time_named_one_succeeds_however_it_falls_meanwhile(
         for _, share in pairwise(falling):
             if clock.time + pause * SECOND < due:
                 clock.advance(pause)
-            limits.throttle(share, 0.1)
+            slow_p2(limits, share, 0.1)
         clock.time = due
         assert not isinstance(await ask(limits, P2), Denied)
 
@@ -161,7 +206,7 @@ async def p0_waits(gateway: Gate) -> asyncio.Task[bytes]:
     """P0 waits behind work that cannot be stopped, until that is noticed."""
     urgent = asyncio.create_task(gateway.streamed("urgent", key=URGENT_KEY))
     state = gateway.runtime.scheduler.state
-    await gateway.until(lambda: state.pressure.share < 0.05, 20)
+    await gateway.until(lambda: any(p.share < 0.05 for p in state.pressure.models.values()), 20)
     return urgent
 
 
@@ -169,7 +214,7 @@ async def test_on_a_running_gateway_p2_comes_back_slowly_and_p1_at_once() -> Non
     policy = Policy()
     pressure = policy.backpressure
     slow = replace(pressure.throttle, interval_s=0.3, floor=0.01, step=0.001)
-    pressed = replace(pressure, p0_wait_ms=100, clear_ms=50, throttle=slow, action=("throttle_P2",))
+    pressed = replace(pressure, p0_wait_ms=100, clear_ms=50, throttle=slow, action=ACTIONS)
     held = Held()
     async with stub(held) as server:
         memory = furnished(
@@ -187,7 +232,7 @@ async def test_on_a_running_gateway_p2_comes_back_slowly_and_p1_at_once() -> Non
             held.finish("blocks", "urgent")
             await asyncio.gather(blocking, urgent)
             state = gateway.runtime.scheduler.state
-            await gateway.until(lambda: not state.pressure.active, 20)
+            await gateway.until(lambda: not state.pressure.pressed(), 20)
             held.finish("one", "two", "p1")
             first = await gateway.chat("one", key=LOW_KEY)
             denied = await gateway.chat("two", key=LOW_KEY)

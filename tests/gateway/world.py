@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from scheduler.actor import Scheduler
 from scheduler.calls import Call, Refusal
+from scheduler.core.choice import kept_for_p0
 from scheduler.core.events import ReplicaChanged
 from scheduler.core.fleet import PoolFacts, ReplicaFacts
 from scheduler.core.policy import Policy
@@ -89,7 +90,8 @@ class World:
         return [call for call in self.calls if call.replica is None]
 
     def check(self) -> None:
-        """The books agree with each other, and no slot idles while somebody could use it."""
+        """The books agree with each other, and no slot idles while somebody could use it; but for
+        P2 where P0 waits too long."""
         state = self.state
         for name, held in state.replicas.items():
             mine = [r for r in state.requests.values() if r.replica is held]
@@ -103,10 +105,14 @@ class World:
             if not held.open(state.now):
                 continue
             for request in queued:
-                if request.avoids(held):
+                ticket = request.ticket
+                # Its model may be left alone there.
+                takes = held.takes(ticket.model, request.lane, ticket.level)
+                kept = request.lane == 2 and kept_for_p0(state, held)
+                if request.avoids(held) or not takes or kept:
                     continue
-                assert not state.tenant(request.ticket.business).may_run, (
-                    f"{request.ticket.id} waits beside a free slot on {held.facts.name}"
+                assert not state.tenant(ticket.business).may_run, (
+                    f"{ticket.id} waits beside a free slot on {held.facts.name}"
                 )
 
     @property

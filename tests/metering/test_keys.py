@@ -2,6 +2,7 @@
 
 import json
 import logging
+from contextlib import nullcontext
 from datetime import timedelta
 
 import pytest
@@ -15,6 +16,10 @@ from metering.errors import KeyRequestError
 from metering.models import ApiKey, AuditEntry, Business, ChangeVersion
 from metering.selectors.access import load_access
 from metering.services.keys import create_key, revoke_key, rotate_key
+from scheduler.gateway.callers import authenticate
+from scheduler.gateway.credentials import CredentialVerifier
+from scheduler.gateway.errors import GatewayError
+from scheduler.gateway.incoming import Incoming
 
 pytestmark = pytest.mark.django_db
 
@@ -110,9 +115,18 @@ def test_a_revoked_key_stops_for_good(business: Business) -> None:
     assert AuditEntry.objects.filter(action="key.revoke").count() == 1
 
 
-def test_an_expired_key_is_not_in_the_snapshot(business: Business) -> None:
+def test_a_key_leaves_the_snapshot_days_after_its_end(business: Business) -> None:
+    """Each call is held against the clock of its moment, which may be set back by then."""
     row, secret = create_key(business, "app", actor=None)
-    ApiKey.objects.filter(pk=row.pk).update(expires_at=timezone.now() - timedelta(seconds=1))
+    ended = timezone.now() - timedelta(hours=25)
+    ApiKey.objects.filter(pk=row.pk).update(expires_at=ended)
+    access = load_access()
+    incoming = Incoming(authorization=f"Bearer {secret}")
+    for late, valid in ((-timedelta(seconds=1), True), (timedelta(0), False)):
+        wall = round((ended + late).timestamp() * 1e6) * 1000
+        with nullcontext() if valid else pytest.raises(GatewayError):
+            authenticate(incoming, access, settings.FAIRLANE_KEY_PEPPER, wall, CredentialVerifier())
+    ApiKey.objects.filter(pk=row.pk).update(expires_at=timezone.now() - timedelta(days=3))
     assert not works(secret)
 
 

@@ -95,3 +95,23 @@ def test_the_price_of_a_request_is_the_bill_s() -> None:
     assert amount(rates_of(prices, "chat", "P1").cost(used)) == exact
     assert rates_of(prices, "chat", "P1").cost(replace(used, billed=False)) == 0
     assert rates_of(NO_PRICES, "chat", "P1").cost(used) == 0
+
+
+def test_a_wall_clock_that_crosses_the_month_s_edge_and_comes_back_gives_nothing_away() -> None:
+    purse = Purse(10, MONTH, NOW)
+    may = purse.take(6)
+    purse.settle(may, 6, 6)
+    held = purse.take(2)
+    day = 86_400 * SECOND
+    assert purse.left(JUNE + day) == 10
+    june = purse.take(3)
+    assert june == JUNE
+    # Back in May: what was spent there is spent, and what has ended meanwhile as well.
+    purse.settle(held, 2, 1)
+    assert purse.left(JUNE - day) == 3
+    purse.settle(june, 3, 4)
+    assert purse.left(JUNE) == 6
+    # Two months on it is nobody's matter any more.
+    assert purse.left(ns("2026-07-02T00:00:00+00:00")) == 10
+    purse.settle(may, 0, 5)
+    assert purse.left(ns("2026-07-02T00:00:00+00:00")) == 10

@@ -40,14 +40,14 @@ async def test_a_backlog_of_p0_starts_cards_and_calm_drains_them_with_no_request
             asked.append(scale)
             waiting = [r for r in state.requests.values() if not r.running]
             if waiting:
-                each = state.estimates.typical(waiting[0].ticket, waiting[0].work)
+                each = state.estimates.typical(waiting[0].ticket, waiting[0].answer)
                 slots, drain_s, headroom = 2, 1.0, 0.2
                 cards = len(waiting) * each / 1e9 / (slots * drain_s) * (1 + headroom)
                 formula.append(scale.ready + ceil(cards))
             carry(scale)
 
         gateway.runtime.scheduler.on_scale = note
-        assert there.cards.start("pool", 1) == 1
+        assert there.cards.start("spare-1")
         await there.ready()
         calls = [
             asyncio.create_task(

@@ -32,7 +32,9 @@ def rules(*, wait_s: float = 60.0, cooldown_s: float = 300.0, open_s: float = 30
         policy,
         cold_start=replace(policy.cold_start, wait_s=wait_s),
         failover=replace(policy.failover, open_s=open_s),
-        backpressure=replace(pressure, scale=replace(pressure.scale, cooldown_s=cooldown_s)),
+        backpressure=replace(
+            pressure, scale=replace(pressure.scale, cooldown_s=cooldown_s, settle_s=1.0)
+        ),
     )
 
 
@@ -55,8 +57,9 @@ def reason(answer: httpx.Response) -> tuple[int, str]:
 
 
 def causes(gateway: Gate) -> list[tuple[str, str]]:
-    """Notices in the decision log: what, and about which model."""
-    return [(row.reason, row.model) for row in gateway.decisions.rows if row.kind == "notice"]
+    """Notices about models in the decision log: what, and about which."""
+    rows = [row for row in gateway.decisions.rows if row.kind == "notice" and row.model]
+    return [(row.reason, row.model) for row in rows]
 
 
 async def urgent(gateway: Gate) -> httpx.Response:

@@ -20,7 +20,7 @@ async def test_it_serves_and_goes(tmp_path: Path) -> None:
     memory.pools["pool"] = PoolFacts("pool", False, frozenset({0, 1, 2}))
     async with gate(memory, scaler=cards) as gateway:
         replicas = gateway.runtime.scheduler.state.replicas
-        assert cards.start("pool", 1, "chat") == 1
+        assert cards.start("spare", "chat")
         await gateway.until(lambda: "spare" in replicas and replicas["spare"].serving(), 90)
         answer = await gateway.chat("Hi", key=URGENT_KEY, max_tokens=2)
         assert answer.status_code == 200

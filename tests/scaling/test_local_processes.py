@@ -91,9 +91,9 @@ async def test_a_card_comes_into_service_and_leaves_it_with_no_request_lost(tmp_
     async with site(tmp_path, spare("spare-1")) as there:
         gateway = there.gateway
         assert (await gateway.chat()).status_code == 503
-        assert there.cards.start("pool", 5) == 1
+        assert there.cards.start("spare-1")
         assert there.state() is CardState.STARTING
-        assert there.cards.start("pool", 1) == 0
+        assert not there.cards.start("spare-1")
         await there.ready()
         pid = there.pid
         long = asyncio.create_task(
@@ -115,7 +115,7 @@ async def test_a_card_comes_into_service_and_leaves_it_with_no_request_lost(tmp_
         assert not _command(pid)
         assert not gateway.runtime.scheduler.state.replicas
         # And again: another process under the same name.
-        assert there.cards.start("pool", 1) == 1
+        assert there.cards.start("spare-1")
         await there.ready()
         assert (await gateway.chat(max_tokens=2)).status_code == 200
         assert gateway.runtime.health.watches["spare-1"].generation == 2
@@ -125,7 +125,7 @@ async def test_a_card_that_is_still_draining_is_kept(tmp_path: Path) -> None:
     """Its server runs: nothing is quicker."""
     async with site(tmp_path, spare("spare-1"), spare("spare-2")) as there:
         gateway = there.gateway
-        assert there.cards.start("pool", 1) == 1
+        assert there.cards.start("spare-1")
         await there.ready()
         pid = there.pid
         running = asyncio.create_task(
@@ -133,7 +133,7 @@ async def test_a_card_that_is_still_draining_is_kept(tmp_path: Path) -> None:
         )
         await gateway.until(lambda: gateway.running == 1)
         assert there.cards.drain("spare-1")
-        assert there.cards.start("pool", 1) == 1
+        assert there.cards.start("spare-1")
         assert there.state() is CardState.UP
         assert there.state("spare-2") is CardState.IDLE
         assert (await running).status_code == 200
@@ -141,12 +141,10 @@ async def test_a_card_that_is_still_draining_is_kept(tmp_path: Path) -> None:
         assert there.pid == pid
 
 
-async def test_only_cards_with_the_model_are_taken_where_one_is_named(tmp_path: Path) -> None:
-    specs = (spare("spare-1", models={"other": "o"}), spare("spare-2"))
-    async with site(tmp_path, *specs) as there:
-        assert there.cards.start("pool", 5, "nothing") == 0
-        assert there.cards.start("elsewhere", 5) == 0
-        assert there.cards.start("pool", 5, "chat") == 1
+async def test_a_card_that_there_is_not_is_not_started(tmp_path: Path) -> None:
+    async with site(tmp_path, spare("spare-1"), spare("spare-2")) as there:
+        assert not there.cards.start("nothing")
+        assert there.cards.start("spare-2", "chat")
         assert there.state() is CardState.IDLE
         await there.ready("spare-2")
         assert (await there.gateway.chat(max_tokens=2)).headers["x-replica"] == "spare-2"
@@ -157,14 +155,14 @@ async def test_a_server_that_dies_is_out_and_left_alone_for_a_while(
 ) -> None:
     monkeypatch.setattr("scheduler.scaling.processes.BROKEN_FIRST_S", 1.5)
     async with site(tmp_path, spare("spare-1")) as there:
-        there.cards.start("pool", 1)
+        there.cards.start("spare-1")
         await there.ready()
         os.kill(there.pid, signal.SIGKILL)
         await there.reach(CardState.BROKEN)
-        assert there.cards.start("pool", 1) == 0
+        assert not there.cards.start("spare-1")
         assert not there.gateway.runtime.scheduler.state.replicas
         await there.reach(CardState.IDLE)
-        assert there.cards.start("pool", 1) == 1
+        assert there.cards.start("spare-1")
         await there.ready()
 
 
@@ -172,7 +170,7 @@ async def test_a_server_that_does_not_start_is_broken_and_says_where_to_look(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with site(tmp_path, spare("spare-1", "--no-such-option")) as there:
-        assert there.cards.start("pool", 1) == 1
+        assert there.cards.start("spare-1")
         await there.reach(CardState.BROKEN)
         log = tmp_path / "spare-1.log"
         assert str(log) in caplog.text
@@ -186,14 +184,14 @@ async def test_names_of_the_fleet_come_first(tmp_path: Path) -> None:
         facts = ReplicaFacts("r1", own.url, "vllm", "pool", 4, models={"chat": "chat"})
         async with gate(furnished(facts), scaler=cards) as gateway:
             there = Site(gateway, cards)
-            cards.start("pool", 1)
+            cards.start("r1")
             await there.reach(CardState.UP, "r1")
             assert gateway.runtime.health.watches["r1"].facts.url == own.url
 
 
 async def test_all_ends_with_the_gateway(tmp_path: Path) -> None:
     async with site(tmp_path, spare("spare-1")) as there:
-        there.cards.start("pool", 1)
+        there.cards.start("spare-1")
         await there.ready()
         pid = there.pid
     assert not _command(pid)
@@ -202,4 +200,4 @@ async def test_all_ends_with_the_gateway(tmp_path: Path) -> None:
 def test_without_a_driver_there_is_no_card() -> None:
     none = NoScaler()
     cards: tuple[Card, ...] = none.cards()
-    assert (cards, none.start("pool", 3), none.drain("r1")) == ((), 0, False)
+    assert (cards, none.start("r1"), none.drain("r1")) == ((), False, False)

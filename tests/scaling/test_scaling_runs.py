@@ -51,7 +51,7 @@ class Orders:
         typical = 0.0
         if waiting:
             first = min(waiting, key=lambda r: r.sequence)
-            typical = state.estimates.typical(first.ticket, first.work) / 1e9
+            typical = state.estimates.typical(first.ticket, first.answer) / 1e9
         self.seen.append((scale, len(waiting), typical))
         self._inner(scale)
 

@@ -8,7 +8,7 @@ import pytest
 from django.core.management import call_command
 
 from metering.models import AuditEntry
-from scheduler.core.policy import Policy
+from scheduler.core.policy import Policy, to_document
 from scheduler.models import PolicyVersion, Pool
 from scheduler.policy_file import dump, parse
 from scheduler.selectors.policy import load_policy
@@ -130,3 +130,12 @@ def test_an_unreadable_active_policy_does_not_stop_the_import_that_mends_it(
     assert run("import", FRAGMENT, "--activate") == 0
     assert "warning: the active policy can't be read: scheduler.moods" in capsys.readouterr().err
     assert load_policy()[0] == 2
+
+
+def test_a_version_with_removed_fields_is_exported_without_them(capsys: Output) -> None:
+    document = to_document(Policy())
+    document["scheduler"]["backpressure"]["scale"]["by_load"] = True  # type: ignore[index]
+    PolicyVersion.objects.create(version=1, active=True, document=document)
+    assert load_policy() == (1, Policy())
+    assert run("export") == 0
+    assert capsys.readouterr().out == dump(Policy())

@@ -144,6 +144,18 @@ def test_a_document_of_another_release_is_refused_with_its_path() -> None:
     assert caught.value.path == "scheduler.moods"
 
 
+def test_a_version_with_fields_that_have_been_removed_since_can_be_used_and_come_back() -> None:
+    document = to_document(replace(Policy(), mode="fifo"))
+    stored = document["scheduler"]
+    assert isinstance(stored, dict)
+    stored["feedback"] |= {"load_high": "85%", "load_clear": "70%"}
+    row = PolicyVersion.objects.create(version=1, document=document, active=True)
+    assert load_policy() == (1, replace(Policy(), mode="fifo"))
+    activate(saved(Policy()), actor=None, reason="", source="test")
+    activate(row, actor=None, reason="back", source="test")
+    assert load_policy() == (1, load_version(1)) == (1, replace(Policy(), mode="fifo"))
+
+
 @pytest.mark.django_db(transaction=True)
 def test_versions_saved_at_once_have_no_gaps_and_one_is_active() -> None:
     writers, rounds = 4, 5

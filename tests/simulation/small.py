@@ -77,6 +77,40 @@ GENERATIVE: Document = {
     ],
 }
 
+TALKS: Document = {
+    "count": 6,
+    "begin_s": [0, 20],
+    "turns": {"lognormal_mean": 4, "cv": 0.5},
+    "think_s": {"lognormal_mean": 5, "cv": 0.5},
+    "system_tokens": 200,
+    "user_tokens": {"lognormal_mean": 40, "cv": 0.5},
+    "answer_ms_per_token": 20,
+}
+# Six conversations on the card above, and requests that stand alone.
+TALK: Document = {
+    **GENERATIVE,
+    "name": "talk",
+    "arrivals": [
+        {
+            "model": "chat",
+            "businesses": {"shop": 1},
+            "level": "uniform 4-4",
+            "conversations": TALKS,
+            "output_tokens": {"lognormal_mean": 30, "cv": 0.5},
+            "max_tokens": 100,
+        },
+        {
+            "model": "chat",
+            "businesses": {"shop": 1},
+            "level": "uniform 8-8",
+            "rate_qps": [[0, 0.2], [100, 0.2]],
+            "prompt_tokens": {"lognormal_mean": 300, "cv": 0.5},
+            "output_tokens": {"lognormal_mean": 30, "cv": 0.5},
+            "max_tokens": 100,
+        },
+    ],
+}
+
 
 def scenario(base: Document, changes: Mapping[str, object] | None = None) -> Scenario:
     """A scenario with some values replaced, named by paths such as ``arrivals.0.level``."""

@@ -11,9 +11,9 @@ import pytest
 
 from scheduler.simulation.__main__ import main
 from scheduler.simulation.progress import Progress
-from scheduler.simulation.schedulers import SCHEDULERS
+from scheduler.simulation.schedulers import SCHEDULERS, fitting
 
-from .small import FIXED
+from .small import FIXED, TALK, scenario
 
 FIGURES = {
     "p0_p50_ms",
@@ -26,6 +26,7 @@ FIGURES = {
     "gpu_util_ratio",
     "gpu_util_peak_ratio",
     "yield_per_slot_s",
+    "cached_prompt_ratio",
     "models",
     "preemptions",
     "wasted_ratio",
@@ -58,13 +59,15 @@ def test_results_have_the_contract_s_form(
         "fifo",
         "priority-heap",
         "class-floors",
+        "least-loaded",
+        "prefix-affinity",
     ]
     for run in found["schedulers"].values():
         assert run.keys() >= FIGURES | {"phases", "businesses"}
         assert run["models"].keys() == {"detector", "speech"}
         assert run["lanes"].keys() == {"P0", "P1", "P2"}
         for lane in run["lanes"].values():
-            assert lane.keys() >= {"success_ratio", "timeouts"}
+            assert lane.keys() >= {"success_ratio", "timeouts", "cached_prompt_ratio"}
         assert run["businesses"]["shop"].keys() == {
             "sla_met_ratio",
             "success_ratio",
@@ -74,7 +77,21 @@ def test_results_have_the_contract_s_form(
             assert phase.keys() >= FIGURES | {"from_s", "to_s"}
     printed = capsys.readouterr().out
     assert "small: " in printed
-    assert all(name in printed for name in SCHEDULERS)
+    assert all(name in printed for name in fitting(scenario(FIXED)))
+
+
+def test_conversations_are_also_run_pinned(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "talk.json"
+    path.write_text(json.dumps(TALK), encoding="utf-8")
+    assert main(["--scenario", str(path), "--out", str(tmp_path), "--processes", "1"]) == 0
+    found = json.loads((tmp_path / "talk.json").read_text(encoding="utf-8"))["schedulers"]
+    assert list(found) == list(SCHEDULERS)
+    for run in found.values():
+        assert run["cached_prompt_ratio"] > 0
+        assert run["lanes"]["P1"]["cached_prompt_ratio"] > 0
+    assert "prompts cached" in capsys.readouterr().out
 
 
 def test_the_chart_is_readable_svg(own: Path, tmp_path: Path) -> None:

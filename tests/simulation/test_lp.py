@@ -57,6 +57,15 @@ def test_the_bound_of_the_shared_cluster() -> None:
     assert throughput_bound(load("ramp-to-peak")) == pytest.approx(5159, abs=1)
 
 
+def test_what_no_card_can_serve_is_no_part_of_the_bound() -> None:
+    edges = [{"name": "edge-1", "hardware": "edge", "pool": "all"}]
+    stream = {**FIXED["arrivals"][0], "rate_qps": [[0, 50]]}  # type: ignore[index]
+    beside = {"cluster.replicas": edges, "arrivals": [stream, {**stream, "model": "speech"}]}
+    assert throughput_bound(scenario(FIXED, beside)) == pytest.approx(5)
+    alone = {**beside, "arrivals": [{**stream, "model": "speech"}]}
+    assert throughput_bound(scenario(FIXED, alone)) == 0
+
+
 def test_the_bound_of_one_model_is_its_slots() -> None:
     # Two slots of 100 ms and one of 200 ms.
     assert throughput_bound(scenario(FIXED)) == pytest.approx(25)

@@ -1,6 +1,6 @@
 """Idle cards: started, drained, lost, and what they cost."""
 
-from scheduler.core.decisions import Scale, Warm
+from scheduler.core.decisions import Scale
 from scheduler.scaling.cards import CardState
 from scheduler.simulation.records import Records
 from scheduler.simulation.scenario import SECOND
@@ -21,10 +21,16 @@ CHANGES: dict[str, object] = {
 BIG, EDGE, FIRST, SECOND_IDLE = range(4)
 
 
+def order(*cards: str) -> Scale:
+    """These cards of the pool are to be on, and no others; ``NAME:MODEL`` for a model."""
+    named = [name.partition(":") for name in cards]
+    return Scale("all", 2, len(cards), tuple((name, model) for name, _, model in named))
+
+
 class Steered(Scripted):
     """Gives orders at given seconds, and notes each second how every card is."""
 
-    def __init__(self, cluster: Cluster, orders: dict[int, Scale | Warm], replica: int) -> None:
+    def __init__(self, cluster: Cluster, orders: dict[int, Scale], replica: int) -> None:
         super().__init__(cluster, (replica,))
         self._orders = orders
         self.states: list[str] = []
@@ -44,7 +50,7 @@ class Steered(Scripted):
 
 
 def run(
-    orders: dict[int, Scale | Warm],
+    orders: dict[int, Scale],
     changes: dict[str, object] | None = None,
     *,
     base: Document = FIXED,
@@ -69,7 +75,7 @@ def test_idle_cards_are_of_the_elastic_replicas_kind() -> None:
 
 
 def test_a_started_card_is_ready_when_it_has_loaded_its_models() -> None:
-    scheduler, records, _ = run({2: Scale("all", 2, 3)})
+    scheduler, records, _ = run({2: order("big-1", "edge-1", "idle-1")})
     assert scheduler.states[2:6] == [
         "up up starting idle",
         "up up starting idle",
@@ -84,14 +90,14 @@ def test_a_started_card_is_ready_when_it_has_loaded_its_models() -> None:
 
 
 def test_no_more_than_there_are() -> None:
-    scheduler, records, _ = run({2: Scale("all", 2, 9)})
+    scheduler, records, _ = run({2: order("big-1", "edge-1", "idle-1", "idle-2", "idle-3")})
     assert scheduler.states[-1] == "up up up up"
     assert records.started == 2
 
 
 def test_what_is_given_back_first_ends_what_it_runs() -> None:
     # The edge card has nothing to do, and is the emptiest.
-    orders: dict[int, Scale | Warm] = {3: Scale("all", 2, 1)}
+    orders: dict[int, Scale] = {3: order("big-1")}
     scheduler, records, _ = run(orders, {"arrivals.0.burst": bursts(2.95)})
     assert scheduler.states[2:5] == [
         "up up idle idle",
@@ -104,7 +110,7 @@ def test_what_is_given_back_first_ends_what_it_runs() -> None:
         "arrivals.0.burst": bursts(2.9),
         "cluster.hardware.big.service_ms.detector": 4500,
     }
-    scheduler, records, _ = run({3: Scale("all", 2, 0)}, slow)
+    scheduler, records, _ = run({3: order()}, slow)
     # Both are to go; the one that works does so until it is done.
     assert scheduler.states[3:9] == [
         "draining draining idle idle",
@@ -122,37 +128,43 @@ def test_a_draining_card_is_kept_before_an_idle_one_is_started() -> None:
         "arrivals.0.burst": bursts(2.9),
         "cluster.hardware.big.service_ms.detector": 9000,
     }
-    orders: dict[int, Scale | Warm] = {3: Scale("all", 2, 0), 5: Scale("all", 0, 2)}
+    orders: dict[int, Scale] = {3: order(), 5: order("big-1", "edge-1")}
     scheduler, records, _ = run(orders, slow)
     assert scheduler.states[5] == "up starting idle idle"
     assert scheduler.states[-1] == "up up idle idle"
     assert (records.started, records.given_back) == (1, 1)
 
 
-def test_a_lost_card_is_replaced_and_comes_back_as_it_was() -> None:
-    fault = {"replica": "big-1", "down_at_s": 4, "up_at_s": 12}
-    orders: dict[int, Scale | Warm] = {2: Scale("all", 1, 2), 6: Scale("all", 1, 2)}
-    scheduler, records, world = run(orders, {"faults": [fault]})
-    assert records.started == 1
-    assert scheduler.states[-1] == "up up up idle"
+def test_a_lost_card_comes_back_as_it_was_unless_another_has_taken_its_place() -> None:
+    faults = {"faults": [{"replica": "big-1", "down_at_s": 4, "up_at_s": 12}]}
+    scheduler, records, world = run({2: order("big-1", "edge-1")}, dict(faults))
+    assert records.started == 0
+    assert scheduler.states[-1] == "up up idle idle"
     assert world.generation(BIG) == 2
     # While a fault has it, it is nobody's.
-    assert records.cards[12] - records.cards[5] == 2 * 7
-
-
-def test_a_card_that_is_lost_while_it_loads_is_idle() -> None:
-    fault = {"replica": "big-1", "down_at_s": 7, "up_at_s": 9}
-    orders: dict[int, Scale | Warm] = {2: Scale("all", 2, 1), 6: Scale("all", 1, 2)}
-    scheduler, _, _ = run(orders, {"faults": [fault]})
-    assert scheduler.states[6] == "starting up idle idle"
-    # The order stands, and another card does it.
-    assert scheduler.states[7] == "idle up starting idle"
+    assert records.cards[12] - records.cards[5] == 7
+    orders: dict[int, Scale] = {2: order("big-1", "edge-1"), 6: order("edge-1", "idle-1")}
+    scheduler, records, _ = run(orders, dict(faults))
+    assert records.started == 1
     assert scheduler.states[-1] == "idle up up idle"
+
+
+def test_a_card_that_is_lost_while_it_loads_is_idle_until_it_can_be_started_again() -> None:
+    fault = {"replica": "big-1", "down_at_s": 7, "up_at_s": 9}
+    orders: dict[int, Scale] = {2: order("edge-1"), 6: order("big-1", "edge-1")}
+    scheduler, _, _ = run(orders, {"faults": [fault]})
+    assert scheduler.states[6:10] == [
+        "starting up idle idle",
+        "idle up idle idle",
+        "idle up idle idle",
+        "starting up idle idle",
+    ]
+    assert scheduler.states[-1] == "up up idle idle"
 
 
 def test_nothing_scales_where_no_card_is_idle() -> None:
     _, records, world = run(
-        {2: Scale("all", 2, 1), 4: Scale("all", 2, 5)}, {"cluster.idle_cards": 0}
+        {2: order("edge-1"), 4: order("big-1", "edge-1", "idle-1")}, {"cluster.idle_cards": 0}
     )
     assert (records.started, records.given_back) == (0, 0)
     assert all(world.state(place) is CardState.UP for place in (BIG, EDGE))
@@ -161,12 +173,14 @@ def test_nothing_scales_where_no_card_is_idle() -> None:
 def test_a_card_for_a_model_that_nobody_holds() -> None:
     # Speech no longer fits beside the detector; a card for it holds it alone.
     small = changed(FIXED, {"cluster.hardware.big.memory_gb": 5})
-    scheduler, _, world = run({2: Warm("all", "speech", 1)}, base=small)
+    scheduler, _, world = run({2: order("big-1", "edge-1", "idle-1:speech")}, base=small)
     models = world.workload.models
     assert [models[model] for model in world.holds(BIG)] == ["detector"]
     assert scheduler.states[3] == "up up starting idle"
     assert scheduler.states[4] == "up up up idle"
     assert [models[model] for model in world.holds(FIRST)] == ["speech"]
-    again, records, _ = run({2: Warm("all", "speech", 1), 9: Warm("all", "speech", 0)}, base=small)
+    again, records, _ = run(
+        {2: order("big-1", "edge-1", "idle-1:speech"), 9: order("big-1", "edge-1")}, base=small
+    )
     assert again.states[-1] == "up up idle idle"
     assert records.given_back == 1

@@ -58,6 +58,60 @@ def test_in_a_working_day_scaling_costs_little_more_than_the_least_cards() -> No
     assert run["cards"]["started"] > 0
 
 
+@pytest.mark.parametrize("lane", [1, 2])
+def test_idle_cards_are_used_for_p1_and_p2_as_in_the_running_system(lane: int) -> None:
+    """One card at rest, seven idle ones, and for a minute eight times what that one can do. (The
+    same with real processes: tests/scaling/test_by_load.py.)"""
+    one = three_cards(
+        0,
+        **{
+            "duration_s": 400,
+            "cluster.replicas": [{"name": "big-1", "hardware": "big", "pool": "all"}],
+            "cluster.idle_cards": 7,
+            "cluster.models.detector.load_s": 5,
+            "cluster.models.speech.load_s": 5,
+            "arrivals.0.level": ("uniform 4-4", "uniform 8-8")[lane - 1],
+            "arrivals.0.latency_budget_ms": 60_000,
+            "arrivals.0.rate_qps": [[0, 160], [60, 160], [60.001, 0.2], [400, 0.2]],
+            "queue_timeout_s": {"P0": 30, "P1": 120, "P2": 3600},
+        },
+    )
+    run = run_one(Task(one, 7, "fairlane")).figures
+    # P2 has time, and all of its cards are not needed for that.
+    assert run["cards"]["most"] == 8 if lane == 1 else run["cards"]["most"] > 4
+    # One was there from the start, and one is left.
+    assert run["cards"]["started"] == run["cards"]["given_back"] == run["cards"]["most"] - 1
+    assert run["lanes"][f"P{lane}"]["timeouts"] == 0
+
+
+def test_cards_that_have_enough_to_prefill_ask_for_more_however_many_slots_are_free() -> None:
+    """Two prompts a second of two seconds each, and answers of next to nothing: work for four cards
+    in a few slots of each."""
+    prompts = scenario(
+        GENERATIVE,
+        {
+            "duration_s": 600,
+            "cluster.hardware.card.slots": 64,
+            "cluster.hardware.card.kv_tokens": 1_000_000,
+            "cluster.models.chat.load_s": 5,
+            "cluster.idle_cards": 7,
+            "arrivals.0.level": "uniform 4-4",
+            "arrivals.0.latency_budget_ms": 60_000,
+            "arrivals.0.prompt_tokens": {"lognormal_mean": 2000, "cv": 0},
+            "arrivals.0.rate_qps": [[0, 2], [600, 2]],
+            "queue_timeout_s": {"P0": 30, "P1": 120, "P2": 3600},
+        },
+    )
+    run = run_one(Task(prompts, 7, "fairlane")).figures
+    # With slots alone for a measure there would be four cards on average, and 29 s.
+    mean, wait = run["cards"]["mean"], run["lanes"]["P1"]["wait_p99_ms"]
+    assert mean is not None
+    assert 5 < mean < 7
+    assert run["lanes"]["P1"]["success_ratio"] == 1
+    assert wait is not None
+    assert wait < 15_000
+
+
 @pytest.mark.parametrize(("load", "cards"), [(10, 1), (30, 2), (50, 3), (70, 4)])
 def test_the_least_cards_are_found(load: float, cards: int) -> None:
     found = least_cards(three_cards(load), 7)

@@ -9,7 +9,7 @@ from django.views.decorators.http import require_http_methods
 
 from console.access import LIVE_ROLES, role_required, signed_in
 from console.policy.form import PolicyForm
-from scheduler.core.policy import Policy, PolicyError, from_document
+from scheduler.core.policy import Policy, PolicyError, from_stored
 from scheduler.models import PolicyVersion
 from scheduler.services.policy import PolicyMovedError, save_version
 
@@ -56,7 +56,7 @@ def _policy(number: int) -> Policy:
     if not number:
         return active_policy()[1]
     try:
-        return from_document(version_of(number).document)
+        return from_stored(version_of(number).document)
     except PolicyError:
         return Policy()
 

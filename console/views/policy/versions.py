@@ -11,7 +11,7 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.access import LIVE_ROLES, role_required, signed_in
 from console.forms.policy import CanaryForm, ImportForm, ReasonForm, WhatIfForm
-from scheduler.core.policy import PolicyError, from_document, is_per_request
+from scheduler.core.policy import PolicyError, from_stored, is_per_request
 from scheduler.level_table import GRADES, WEIGHTS, level_table
 from scheduler.models import Canary, PolicyVersion, WhatIf
 from scheduler.policy_file import dump, parse
@@ -77,7 +77,7 @@ def show_version(
         **forms,
     }
     try:
-        policy = from_document(row.document)
+        policy = from_stored(row.document)
     except PolicyError as error:
         context["problems"] = [*context["problems"], *sentences(error)]
     else:
@@ -117,7 +117,7 @@ def export(request: HttpRequest, number: int) -> HttpResponse:
     """The version as a YAML file."""
     row = version_of(number)
     try:
-        text = dump(from_document(row.document))
+        text = dump(from_stored(row.document))
     except PolicyError as error:
         return show_version(request, number, status=422, problems=sentences(error))
     name = f"policy-{number}.yaml"

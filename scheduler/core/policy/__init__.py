@@ -21,7 +21,7 @@ from .queues import (
     Queues,
     Starvation,
 )
-from .reading import from_document
+from .reading import from_document, from_stored
 from .rules import NamedPool, named_pools, problems
 from .service import (
     Admission,
@@ -82,6 +82,7 @@ __all__ = [
     "Throttle",
     "differences",
     "from_document",
+    "from_stored",
     "is_per_request",
     "leaves",
     "named_pools",

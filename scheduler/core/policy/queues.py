@@ -36,7 +36,19 @@ class P0Queue(Section):
     min_bandwidth: float = share(
         0.4, "Share of a shared pool's slots that P0 gets as soon as it can use them."
     )
-    max_queue: int = whole(2000, "Longest queue; beyond it requests are refused.", least=1)
+    max_queue: int = whole(
+        5000,
+        "Longest queue, about 1 KB of memory a request; beyond it a business is refused that has "
+        "more than an even part of it.",
+        least=1,
+    )
+    max_queue_tokens: int = whole(
+        10_000_000,
+        "Most tokens of context that its requests ask for, about 4 bytes of memory each.",
+        "tokens",
+        least=1,
+        most=10**10,
+    )
     queue_timeout_ms: int = millis(30_000, "Longest time in the queue.")
     on_timeout: str = choice(
         "refuse", ("refuse", "move_down"), "After that time: refuse, or move to the next lane."
@@ -64,7 +76,19 @@ class P1Queue(Section):
 
     shared_pool: str | None = pool("Pool that P1 shares; none: every elastic pool.")
     preempt: bool = flag(False, "May take slots back from running P2 work.")
-    max_queue: int = whole(5000, "Longest queue; beyond it requests are refused.", least=1)
+    max_queue: int = whole(
+        20_000,
+        "Longest queue, about 1 KB of memory a request; beyond it a business is refused that has "
+        "more than an even part of it.",
+        least=1,
+    )
+    max_queue_tokens: int = whole(
+        40_000_000,
+        "Most tokens of context that its requests ask for, about 4 bytes of memory each.",
+        "tokens",
+        least=1,
+        most=10**10,
+    )
     queue_timeout_ms: int = millis(120_000, "Longest time in the queue.")
     on_timeout: str = choice(
         "refuse", ("refuse", "move_down"), "After that time: refuse, or move to the next lane."
@@ -89,7 +113,19 @@ class P2Queue(Section):
     shared_pool: str | None = pool("Pool that P2 shares; none: every elastic pool.")
     max_occupy: float = share(0.3, "Most of a shared pool's slots that P2 may hold.")
     borrow: bool = flag(True, "Go beyond that share while nobody else wants the slots.")
-    max_queue: int = whole(20_000, "Longest queue; beyond it requests are refused.", least=1)
+    max_queue: int = whole(
+        250_000,
+        "Longest queue, about 1 KB of memory a request; beyond it a business is refused that has "
+        "more than an even part of it.",
+        least=1,
+    )
+    max_queue_tokens: int = whole(
+        100_000_000,
+        "Most tokens of context that its requests ask for, about 4 bytes of memory each.",
+        "tokens",
+        least=1,
+        most=10**10,
+    )
     max_wait_ms: int = millis(90_000, "After this wait a request is overdue and may be promoted.")
     queue_timeout_ms: int = millis(3_600_000, "Longest time in the queue.")
     on_timeout: str = choice("refuse", ("refuse",), "After that time: refuse; no lane is lower.")

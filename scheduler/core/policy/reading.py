@@ -9,6 +9,7 @@ from typing import TypeVar
 from .document import EXACT, ROOT, shown
 from .limits import fits
 from .problems import PolicyError, Problem
+from .removed import REMOVED, translated
 from .rules import broken_rules
 from .spec import Kind, Section, Spec, specs
 from .tree import Policy
@@ -25,13 +26,22 @@ def from_document(document: object, lines: Mapping[str, int] | None = None) -> P
     with every problem: unknown keys, wrong types or units, values out of bounds, and
     combinations that can't work.
     """
-    reader = _Reader()
+    return _read(document, lines or {}, stored=False)
+
+
+def from_stored(document: object) -> Policy:
+    """Read the document of a version that was valid when it was stored: as ``from_document``, but
+    fields that have been removed since are passed over."""
+    return _read(translated(document), {}, stored=True)
+
+
+def _read(document: object, lines: Mapping[str, int], *, stored: bool) -> Policy:
+    reader = _Reader(stored=stored)
     policy = reader.root(document)
     bad = {problem.path for problem in reader.problems}
     found = reader.problems + broken_rules(policy, skip=bad)
     if found:
-        known = lines or {}
-        raise PolicyError(Problem(p.path, p.message, known.get(p.path)) for p in found)
+        raise PolicyError(Problem(p.path, p.message, lines.get(p.path)) for p in found)
     return policy
 
 
@@ -42,8 +52,9 @@ class _FormError(ValueError):
 class _Reader:
     """One pass over a document; what it can't use is noted and left at its default."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, stored: bool) -> None:
         self.problems: list[Problem] = []
+        self._stored = stored
 
     def root(self, document: object) -> Policy:
         if not isinstance(document, dict):
@@ -65,7 +76,7 @@ class _Reader:
         for key, item in value.items():
             spec = known.get(key)
             if spec is None:
-                self._note(f"{path}.{key}", _unknown(str(key), list(known)))
+                self._unknown(path, str(key), item, list(known))
                 continue
             try:
                 values[key] = self._read(spec, item, f"{path}.{key}")
@@ -93,14 +104,17 @@ class _Reader:
             raise _FormError(f"must be {spec.allowed()}; got {shown(item)}")
         return value
 
+    def _unknown(self, path: str, key: str, item: object, known: list[str]) -> None:
+        gone = REMOVED.get(f"{path}.{key}")
+        if gone is None:
+            near = get_close_matches(key, known, n=1, cutoff=0.5)
+            hint = f" did you mean {near[0]}?" if near else ""
+            self._note(f"{path}.{key}", f"unknown key;{hint} allowed are {', '.join(known)}")
+        elif not (self._stored or gone.allows(item)):
+            self._note(f"{path}.{key}", f"has been removed, leave it out: {gone.why}")
+
     def _note(self, path: str, message: str) -> None:
         self.problems.append(Problem(path, message))
-
-
-def _unknown(key: str, known: list[str]) -> str:
-    near = get_close_matches(key, known, n=1, cutoff=0.5)
-    hint = f" did you mean {near[0]}?" if near else ""
-    return f"unknown key;{hint} allowed are {', '.join(known)}"
 
 
 _NOTHING = object()

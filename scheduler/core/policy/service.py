@@ -20,7 +20,7 @@ from .spec import (
 REALTIME = ("high", "medium", "low")
 MODEL_WEIGHT = ("light", "medium", "heavy")
 GRADE = ("vip", "premium", "basic")
-ACTIONS = ("throttle_P2", "scale_gpu")
+ACTIONS = ("throttle_P2", "refuse_P2", "scale_gpu")
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +64,10 @@ class Classification(Section):
 
 @dataclass(frozen=True, slots=True)
 class Feedback(Section):
-    """Levels moved by what was measured."""
+    """Weight and levels changed by what was measured."""
 
     enabled: bool = flag(True, "Raise and lower work by its measured results.")
-    bound: int = whole(2, "Most levels that work is moved.", "levels", most=9)
+    bound: int = whole(2, "Most steps that work is raised or lowered.", "steps", most=9)
     hold_ticks: int = whole(50, "Ticks a cause must hold.", "ticks", least=1)
     window_s: float = seconds(30.0, "Time over which requests are counted.")
     min_requests: int = whole(10, "Requests needed to judge.", least=1)
@@ -75,8 +75,6 @@ class Feedback(Section):
     p95_clear: float = number(1.0, "P95 over budget by less than this factor is well again.")
     drop_rate: float = share(0.05, "Refused share above which work is raised.")
     drop_clear: float = share(0.02, "Refused share below which that ends.")
-    load_high: float = share(0.85, "Load above which realtime work is raised.")
-    load_clear: float = share(0.7, "Load below which that ends.")
     cost_factor: float = number(
         1.5, "Work that costs this many times what it declares is lowered.", above=0.0
     )
@@ -100,6 +98,11 @@ class ReplicaWeights(Section):
 class Placement(Section):
     """Which replica a request goes to."""
 
+    mode: str = choice(
+        "completion",
+        ("completion", "score"),
+        "Where a request is expected to be done soonest, or by a score of idle replicas.",
+    )
     weights: ReplicaWeights = field(
         default_factory=ReplicaWeights,
         metadata=group(ReplicaWeights, "Weights of the replica score."),
@@ -127,6 +130,12 @@ class Admission(Section):
 
     latency_budget: bool = flag(True, "Refuse at once what can't meet its budget.")
     degrade: bool = flag(False, "Try a lighter deployment before refusing.")
+    quantile: float = number(
+        0.5,
+        "A request's own time is foreseen at this quantile: the higher, the sooner it is refused.",
+        least=0.01,
+        most=0.99,
+    )
     probe_every: int = whole(50, "One in so many refusals is admitted as a probe.", least=1)
 
 
@@ -155,7 +164,9 @@ class Preemption(Section):
 class Failover(Section):
     """Time limits of an attempt, retries, and the breaker of a replica."""
 
-    retry_budget: float = share(0.1, "Share of traffic that may be retries.")
+    retry_budget: float = share(
+        0.1, "Share of traffic that may be retries on replicas that may fail as well."
+    )
     connect_ms: int = millis(2000, "Time to connect to a replica.")
     first_byte_ms: int = millis(60_000, "Time to the first byte of an answer.")
     idle_ms: int = millis(60_000, "Longest silence within an answer.")
@@ -179,13 +190,13 @@ class Paths(Section):
 
 @dataclass(frozen=True, slots=True)
 class TenantBreaker(Section):
-    """When a business is suspended for failing."""
+    """When a model is kept from a business whose requests for it fail by its own doing."""
 
-    failure_rate: float = share(0.5, "Failed share that suspends a business.")
+    failure_rate: float = share(0.5, "Failed share from which a model is kept from a business.")
     window_s: float = seconds(60.0, "Time over which failures are counted.")
     min_requests: int = whole(20, "Requests needed to judge.", least=1)
     open_s: float = seconds(60.0, "Time of full suspension.")
-    trickle: float = share(0.1, "Share of its requests let through afterwards.")
+    trickle: float = share(0.1, "Share of its usual requests let through afterwards.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +212,9 @@ class ColdStart(Section):
 class Scale(Section):
     """How many replicas are asked for."""
 
-    by_p0_backlog: bool = flag(True, "Scale by the work that waits in P0.")
-    headroom: float = share(0.2, "Capacity beyond what the backlog needs.")
+    headroom: float = share(0.2, "Capacity beyond what work needs.")
     drain_s: float = seconds(10.0, "Time in which the backlog should be gone.")
     max_cards: int | None = whole(None, "Most cards ever used; null: all there are.", "cards")
-    by_load: bool = flag(
-        True, "Give back cards that the load does not need, and take them again as it grows."
-    )
     least_cards: int = whole(1, "Fewest cards a pool is left with.", "cards", least=1)
     cooldown_s: float = seconds(300.0, "Calm before capacity is given back.")
     settle_s: float = seconds(30.0, "Time for which fewer cards must have been enough.")
@@ -231,7 +238,12 @@ class Backpressure(Section):
 
     p0_wait_ms: int = millis(2000, "Wait of P0 that sets it off.")
     clear_ms: int = millis(1000, "Wait of P0 that ends it; at most the wait that sets it off.")
-    action: tuple[str, ...] = choices(ACTIONS, ACTIONS, "What is done about it.")
+    action: tuple[str, ...] = choices(
+        ("throttle_P2", "scale_gpu"),
+        ACTIONS,
+        "What is done: hold P2 back where P0 waits and slow its rates; refuse such P2 instead of "
+        "queueing it; have as many cards in use as the work needs.",
+    )
     throttle: Throttle = field(
         default_factory=Throttle,
         metadata=group(Throttle, "How limits on rates are slowed for P2 requests."),

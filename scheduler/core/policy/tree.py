@@ -49,7 +49,8 @@ class Policy(Section):
         default_factory=Classification, metadata=group(Classification, "From features to a level.")
     )
     feedback: Feedback = field(
-        default_factory=Feedback, metadata=group(Feedback, "Levels moved by what was measured.")
+        default_factory=Feedback,
+        metadata=group(Feedback, "Weight and levels changed by what was measured."),
     )
     placement: Placement = field(
         default_factory=Placement, metadata=group(Placement, "Which replica a request goes to.")

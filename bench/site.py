@@ -1,9 +1,10 @@
-"""The scenario's cluster for real: an emulator a card, and the fleet file that says so."""
+"""A scenario's cluster for real: an emulator a card, and the fleet file that says so."""
 
 import json
 import os
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,43 +15,68 @@ import msgspec
 from metering.core.facts import LANES
 from scheduler.simulation.scenario import Arrivals, Scenario
 
-from .machine import Cores
+from .machine import BenchError, Cores
 from .process import Server, free_port
 
-MODEL_LEN = 16_384
+MODEL_LEN = 32_768
 
 
 class State(msgspec.Struct):
     """What an emulator tells of itself, as far as it matters here."""
 
     running: int
+    in_flight: int
     max_in_flight: int
+    requests_seen: int
     generation_tokens: int
+    prefix_hit_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Loads:
-    """What the cards have done since they were told to forget: tokens generated, and the most
-    requests that any card held at once."""
+    """What the cards have done since they were told to forget: tokens generated, the most
+    requests that any card held at once, calls by card, and prompt tokens that were found in
+    their prefix caches."""
 
     generated: int
     most_at_once: int
+    requests: dict[str, int]
+    cached: int
+
+    @property
+    def spread(self) -> float:
+        """How far from the mean the card is that is furthest from it, by calls (1 is the mean)."""
+        mean = sum(self.requests.values()) / len(self.requests)
+        return max(abs(count / mean - 1.0) for count in self.requests.values()) if mean else 0.0
 
 
 class Cards:
     """The emulators, by name of their card."""
 
-    def __init__(self, urls: dict[str, str], slots: int) -> None:
+    def __init__(self, urls: dict[str, str], slots: int, servers: Sequence[Server] = ()) -> None:
         self.urls = urls
+        self._servers = servers
         self.slots = slots
         self._http = httpx.Client(timeout=10.0, trust_env=False)
-        self._before = dict.fromkeys(urls, 0)
+        self._before: dict[str, State] = {}
 
     def forget(self) -> None:
-        """Begin to count anew."""
+        """Begin to count anew, with empty prefix caches."""
         for name, url in self.urls.items():
-            self._before[name] = self._state(url).generation_tokens
             self._http.delete(f"{url}/emulator/state").raise_for_status()
+            self._before[name] = self._state(url)
+
+    def calm(self, within_s: float) -> None:
+        """Wait until no card has a request. Raises BenchError."""
+        deadline = time.monotonic() + within_s
+        while any(self._state(url).in_flight for url in self.urls.values()):
+            if time.monotonic() > deadline:
+                raise BenchError("the cards still have requests")
+            time.sleep(0.05)
+
+    def seen(self) -> dict[str, int]:
+        """Requests that each card has been sent since ``forget``."""
+        return {name: self._state(url).requests_seen for name, url in self.urls.items()}
 
     def running(self) -> dict[str, int]:
         """Requests that run on each card now."""
@@ -59,10 +85,23 @@ class Cards:
     def loads(self) -> Loads:
         """What has been done since ``forget``."""
         states = {name: self._state(url) for name, url in self.urls.items()}
+        before = self._before
         return Loads(
-            sum(state.generation_tokens - self._before[name] for name, state in states.items()),
-            max(state.max_in_flight for state in states.values()),
+            sum(
+                each.generation_tokens - before[name].generation_tokens
+                for name, each in states.items()
+            ),
+            max(each.max_in_flight for each in states.values()),
+            {name: each.requests_seen for name, each in states.items()},
+            sum(
+                each.prefix_hit_tokens - before[name].prefix_hit_tokens
+                for name, each in states.items()
+            ),
         )
+
+    def cpu_s(self) -> float:
+        """CPU seconds that the emulators have taken so far."""
+        return sum(server.cpu_s() for server in self._servers)
 
     def close(self) -> None:
         """Let go of the connections."""
@@ -74,8 +113,11 @@ class Cards:
 
 
 @contextmanager
-def cards_of(scenario: Scenario, folder: Path, cores: Cores) -> Iterator[Cards]:
-    """An emulator for each card of the scenario, on the load's core, until the block ends."""
+def cards_of(
+    scenario: Scenario, folder: Path, cores: Cores, *, speed: float = 1.0
+) -> Iterator[Cards]:
+    """An emulator for each card of the scenario, ``speed`` times as fast, on the load's core,
+    until the block ends."""
     (model,) = scenario.models
     with ExitStack() as stack:
         servers: list[tuple[Server, str]] = []
@@ -92,6 +134,7 @@ def cards_of(scenario: Scenario, folder: Path, cores: Cores) -> Iterator[Cards]:
                 "step-per-running-ms": card.step_per_running_ms,
                 "max-model-len": MODEL_LEN,
                 "keep-requests": 1,
+                "speed": speed,
             }
             for name, value in options.items():
                 command += [f"--{name}", str(value)]
@@ -101,7 +144,8 @@ def cards_of(scenario: Scenario, folder: Path, cores: Cores) -> Iterator[Cards]:
             servers.append((server, urls[replica.name]))
         for server, url in servers:
             server.ready(f"{url}/health")
-        cards = Cards(urls, scenario.replicas[0].hardware.slots)
+        slots = scenario.replicas[0].hardware.slots
+        cards = Cards(urls, slots, [server for server, _ in servers])
         stack.callback(cards.close)
         yield cards
 
@@ -136,7 +180,11 @@ def fleet(scenario: Scenario, urls: dict[str, str]) -> str:
                 }
                 for replica in scenario.replicas
             ],
-            "businesses": [_business(scenario, stream) for stream in scenario.arrivals],
+            "businesses": [
+                _business(scenario, stream, name)
+                for stream in scenario.arrivals
+                for name, _ in stream.shares
+            ],
         }
     )
 
@@ -146,9 +194,8 @@ def senders(scenario: Scenario) -> list[str]:
     return [name for stream in scenario.arrivals for name, _ in stream.shares]
 
 
-def _business(scenario: Scenario, stream: Arrivals) -> dict[str, object]:
-    """The business of a stream, as urgent as its work is: each has one stream."""
-    ((name, _),) = stream.shares
+def _business(scenario: Scenario, stream: Arrivals, name: str) -> dict[str, object]:
+    """A business of a stream, as urgent as its work is: each has one stream."""
     facts = scenario.tenants[name].facts
     budgets = [budget for budget in stream.budgets if budget]
     return {

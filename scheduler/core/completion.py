@@ -1,0 +1,68 @@
+"""When a request is expected to be done on a replica, counting what it does to those there already.
+
+On a replica that takes it now a request is done after its own prefill, those that are outstanding
+there, and as many steps as its answer has tokens, each longer by the *slope* for each request that
+shares it. It makes the outstanding prefills later, where prompts share the card, and each step of
+the others longer by the slope as well. What takes a fixed time takes that.
+"""
+
+from .estimates import STEP_PRIOR
+from .outstanding import closed, wait_for_others
+from .prefixes import WORTH
+from .replica import Replica
+from .request import Request
+from .state import State
+
+
+def completion(state: State, request: Request, replica: Replica) -> float:
+    """When the request would be done there (ns from now), and by how much it would make others
+    later."""
+    estimates, model = state.estimates, request.ticket.model
+    speed = estimates.speed(model, replica.facts.name)
+    if not request.generative:
+        return speed.service.value if speed is not None and speed.service is not None else 0.0
+    own = prefill_of(state, request, replica)
+    wait, later = wait_for_others(replica, own, estimates.serial(replica.facts.name))
+    if speed is not None and speed.step.weight:
+        base, slope = speed.step.base, speed.step.slope
+    else:
+        base, slope = STEP_PRIOR, STEP_PRIOR / replica.facts.slots
+    left = max(1, request.answer - request.produced)
+    return own + wait + later + left * (base + slope * (1 + 2 * replica.running))
+
+
+def shut(state: State, request: Request, replica: Replica) -> bool:
+    """Whether the replica has so much to prefill for work that is as urgent, or more so, that the
+    request would only wait there, where nobody can put urgent work before it: unless what the
+    replica has of its prompt is worth that. The modes that weigh replicas by other
+    things do not look at that."""
+    if not request.generative or not closed(replica, request.lane):
+        return False
+    policy, ticket = state.policy, request.ticket
+    if policy.placement.mode != "completion" or policy.mode == "fifo":
+        return False
+    if ticket.blocks and not request.produced:
+        own = prefill_of(state, request, replica)
+        saved = state.estimates.prefill(ticket.model, replica.facts.name, ticket.prompt) - own
+        return WORTH * saved < sum(replica.prefill_ns[: request.lane + 1])
+    return True
+
+
+def prefill_of(state: State, request: Request, replica: Replica) -> float:
+    """ns that the replica will need until the request's first token, with nothing beside it."""
+    ticket, name = request.ticket, replica.facts.name
+    if request.produced:
+        return float(state.estimates.resuming(ticket, name, request.produced))
+    tokens = ticket.prompt
+    if ticket.blocks:
+        tokens = max(1, tokens - state.prefixes.tokens(name, ticket.blocks))
+    return state.estimates.prefill(ticket.model, name, tokens)
+
+
+def wait_in_set(state: State, model: str, lane: int) -> float:
+    """ns until a request that comes behind all that wait for the model, in this lane and those
+    above, gets a slot of its placement set, by the rate at which these come free."""
+    waiting = state.queues.waiting
+    ahead = sum(waiting.get((model, other), 0) for other in range(lane + 1))
+    rate = sum(group.turnover for group in state.layout.sets.get((model, lane), ()))
+    return ahead / rate if rate else float(state.service)
