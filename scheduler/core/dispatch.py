@@ -231,8 +231,7 @@ def occupy(state: State, request: Request, replica: Replica) -> None:
     if request.generative:
         request.prefill = prefill_of(state, request, replica)
         decoding = estimates.decoding(ticket, facts.name, running, request.produced)
-        urgent, middle, low = replica.prefill_ns
-        request.estimate = int(request.prefill + decoding + urgent + middle + low)
+        request.estimate = int(request.prefill + decoding + sum(replica.prefill_ns))
         # What was never measured closes no replica.
         known = estimates.prefill_known(ticket.model)
         until = begin(replica, request, request.prefill if known else 0.0, now)

@@ -162,7 +162,7 @@ def check_work_conserving(state: State, waiting: Iterable[Request]) -> None:
 
 def _blocked(state: State, waiting: list[Request], request: Request, replica: Replica) -> bool:
     """Whether one of its model and lane waits until the replica has less to prefill, or, in mode
-    fifo, one that came before for room in its KV cache."""
+    fifo, one that came before waits for it, whatever for."""
     if any(
         other.ticket.model == request.ticket.model
         and other.lane == request.lane
@@ -173,7 +173,6 @@ def _blocked(state: State, waiting: list[Request], request: Request, replica: Re
     return state.policy.mode == "fifo" and any(
         (other.ticket.arrived, other.sequence) < (request.ticket.arrived, request.sequence)
         and replica.takes(other.ticket.model, other.lane, other.ticket.level)
-        and not replica.fits(other.context, other.variance)
         for other in waiting
     )
 

@@ -14,6 +14,7 @@ from scheduler.calls import Call, Placed, Refusal
 from scheduler.core import events
 from scheduler.core.decisions import Decision
 from scheduler.core.events import Fault
+from scheduler.core.policy import Policy
 from scheduler.core.state import State
 from scheduler.core.step import step
 
@@ -71,8 +72,8 @@ async def test_c08_ten_thousand_random_steps_strand_nobody(seed: int) -> None:
     assert len(world.ended) == world.made
     assert set(world.ended.values()) >= {"closed", "no_capacity"}
     world.replica("a", 2, generation=fleet.generation["a"])
-    # It may have said last that it was busy.
-    world.clock.advance(9.0)
+    # It may have said last that it was busy, or have failed so often that it is left alone.
+    world.clock.advance(Policy().failover.open_s + 1.0)
     world.scheduler.post(events.Tick())
     assert world.open().replica is not None
 
