@@ -66,17 +66,19 @@ def _pressed(state: State, request: Request) -> tuple[Reason, int] | None:
 
 
 def too_many(state: State, request: Request) -> bool:
-    """Whether the lane's queue has no room for a new request. While it is full, a business still
-    has an even part of it for each of its models, so that nobody is shut out by others' floods."""
+    """Whether the lane's queue has no room for a new request. While it is full, in tickets or in
+    tokens, a business still has an even part of these for each of its models, one request at
+    least, so that nobody is shut out by others' floods."""
     lane, queue = request.lane, state.policy.queue(request.lane)
-    full = max(
-        state.lane_queued[lane] / queue.max_queue,
-        (state.lane_tokens[lane] + request.context) / queue.max_queue_tokens,
-    )
-    if full < 1.0:
-        return False
     own = request.conduct.queued[lane]
-    return own * (state.queuers[lane] + (not own)) * full >= state.lane_queued[lane]
+    if not own and state.lane_queued[lane]:
+        return False
+    parts = max(1, state.queuers[lane])
+    if state.lane_queued[lane] >= queue.max_queue and own * parts >= queue.max_queue:
+        return True
+    tokens, most = request.conduct.queued_tokens[lane], queue.max_queue_tokens
+    full = state.lane_tokens[lane] + request.context > most
+    return full and (tokens + request.context) * parts > most
 
 
 def refused_late(state: State, request: Request, out: list[Decision]) -> bool:

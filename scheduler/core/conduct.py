@@ -32,7 +32,7 @@ class Conduct:
     two multiples of it; ``dropped`` ones were refused for load. ``cost`` is the sum of what
     ``costed`` requests really cost, as multiples of what was declared.
 
-    ``queued`` requests wait, by lane. It is raised by ``-steps`` for a ``cause``, which is weight,
+    ``queued`` requests wait, by lane, for ``queued_tokens`` of context. It is raised by ``-steps`` for a ``cause``, which is weight,
     or lowered by ``steps``, which is weight or levels; ``wish`` says which way it should go since
     ``since`` (ns). ``pace`` is the weight of its business between businesses, as feedback leaves
     it.
@@ -49,6 +49,7 @@ class Conduct:
     costed: float = 0.0
     cost: float = 0.0
     queued: list[int] = field(default_factory=lambda: [0, 0, 0])
+    queued_tokens: list[int] = field(default_factory=lambda: [0, 0, 0])
     steps: int = 0
     cause: Cause = Cause.NONE
     wish: int = 0

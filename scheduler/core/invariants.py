@@ -45,6 +45,12 @@ def check_counts(state: State) -> None:
         hold(tenant.queued == len(own) - running, "queued of", name, tenant.queued)
         active = [sum(request.lane == lane for request in own) for lane in range(3)]
         hold(tenant.active == active, "active of", name, tenant.active, active)
+        for model, conduct in tenant.conducts.items():
+            mine = [r for r in own if r.ticket.model == model and not r.running]
+            for lane in range(3):
+                contexts = [r.context for r in mine if r.lane == lane]
+                counts = (conduct.queued[lane], conduct.queued_tokens[lane])
+                hold(counts == (len(contexts), sum(contexts)), "waiting of", name, model, counts)
     for lane in range(3):
         mine = [r for r in requests if r.lane == lane and not r.running]
         hold(state.lane_tokens[lane] == sum(r.context for r in mine), "tokens of lane", lane)

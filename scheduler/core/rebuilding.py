@@ -95,7 +95,7 @@ def carried_over(old: State) -> State:
         tenant.active = [0, 0, 0]
         tenant.served = dict(tenant.used)
         for conduct in tenant.conducts.values():
-            conduct.queued = [0, 0, 0]
+            conduct.queued, conduct.queued_tokens = [0, 0, 0], [0, 0, 0]
     for ledger, active in old.active.items():
         state.active[ledger] = Active(ledger, virtual=active.virtual)
     return state

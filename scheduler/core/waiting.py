@@ -58,6 +58,7 @@ def line_up(state: State, request: Request) -> None:
     queued = request.conduct.queued
     state.queuers[lane] += not queued[lane]
     queued[lane] += 1
+    request.conduct.queued_tokens[lane] += request.context
     if lane == 2 and (request.attempt or lane != ticket.lane):
         # It may have waited longer than what the next look was set for.
         state.overdue_at = 0
@@ -126,6 +127,7 @@ def unqueue(state: State, request: Request) -> None:
     state.lane_queued[lane] -= 1
     state.lane_tokens[lane] -= request.context
     queued[lane] -= 1
+    request.conduct.queued_tokens[lane] -= request.context
     state.queuers[lane] -= not queued[lane]
 
 

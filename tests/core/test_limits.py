@@ -255,3 +255,41 @@ def test_a_lane_is_as_deep_in_tokens_as_its_policy_says() -> None:
     assert {found.reason for found in scene.refused.values()} == {Reason.QUEUE_FULL}
     scene.arrive("small", 1, prompt=100, output=100)
     assert "small" in scene.waiting()
+
+
+def tokens_of(scene: Scene, business: str) -> int:
+    """Prompt and output tokens that its waiting requests ask for."""
+    tickets = [scene.state.requests[name].ticket for name in scene.waiting()]
+    return sum(each.prompt + each.output for each in tickets if each.business == business)
+
+
+def test_exactly_as_many_tokens_as_the_lane_has_may_wait() -> None:
+    scene = Scene(card("c", 1), policy=lane_rules(1, max_queue_tokens=9_000))
+    scene.arrive("held", 1)
+    for number in range(4):
+        scene.arrive(f"n{number}", 1, prompt=2_900, output=100)
+    assert scene.waiting() == ["n0", "n1", "n2"]
+
+
+def test_few_large_requests_take_no_more_of_a_lane_that_is_full_than_many_small_ones() -> None:
+    """It is full in tokens: by tokens everybody has a part of it, however few requests ask."""
+    scene = Scene(card("c", 1), policy=lane_rules(1, max_queue_tokens=90_000))
+    scene.arrive("held", 1)
+    for number in range(400):
+        scene.arrive(f"small{number}", 1, business="many", prompt=200, output=100)
+    assert tokens_of(scene, "many") == 90_000
+    for number in range(40):
+        scene.arrive(f"large{number}", 1, business="few", prompt=29_900, output=100)
+    # An even part is 45,000, into which one of them goes.
+    assert tokens_of(scene, "few") == 30_000
+
+
+def test_many_small_requests_have_their_part_beside_few_large_ones() -> None:
+    scene = Scene(card("c", 1), policy=lane_rules(1, max_queue_tokens=90_000))
+    scene.arrive("held", 1)
+    for number in range(10):
+        scene.arrive(f"large{number}", 1, business="few", prompt=29_900, output=100)
+    assert tokens_of(scene, "few") == 90_000
+    for number in range(400):
+        scene.arrive(f"small{number}", 1, business="many", prompt=200, output=100)
+    assert tokens_of(scene, "many") == 45_000
