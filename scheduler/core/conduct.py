@@ -32,10 +32,10 @@ class Conduct:
     two multiples of it; ``dropped`` ones were refused for load. ``cost`` is the sum of what
     ``costed`` requests really cost, as multiples of what was declared.
 
-    ``queued`` requests wait, by lane, for ``queued_tokens`` of context. It is raised by ``-steps`` for a ``cause``, which is weight,
-    or lowered by ``steps``, which is weight or levels; ``wish`` says which way it should go since
-    ``since`` (ns). ``pace`` is the weight of its business between businesses, as feedback leaves
-    it.
+    ``queued`` requests wait, by lane, and ask for ``queued_tokens`` of context. It is raised by
+    ``-steps`` for a ``cause``, which is weight, or lowered by ``steps``, which is weight or levels;
+    ``wish`` says which way it should go since ``since`` (ns). ``pace`` is the weight of its
+    business between businesses, as feedback leaves it.
 
     ``outcomes`` counts its requests of late and those that ended badly, ``witness`` has the
     replicas that it was served well on last, ``troubles`` those on which its requests fail."""
