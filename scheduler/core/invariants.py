@@ -92,9 +92,11 @@ def check_limits(state: State, decision: Dispatch) -> None:
     if tenant.running_limit is not None:
         hold(tenant.running <= tenant.running_limit, request.ticket.business, "is over its limit")
     if lane in replica.lanes:
-        resting = request.tried and request.ticket.model in replica.rest[lane]
-        takes = replica.takes(request.ticket.model, lane, request.ticket.level)
+        model = request.ticket.model
+        resting = request.tried and model in replica.rest[lane]
+        takes = replica.could_take(model, lane, request.ticket.level)
         hold(resting or takes, name, "does not take", request.ticket)
+        hold(_tried_by_few(replica, model), "too many try", model, "on", name)
         bound = lane == 2 and not policy.queues.P2.borrow and policy.mode != "fifo"
         if bound and not request.promoted:
             share = max(1, floor(policy.queues.P2.max_occupy * pool.slots + 1e-9))
@@ -103,6 +105,17 @@ def check_limits(state: State, decision: Dispatch) -> None:
         lent = lane == 2 and not request.promoted and replica.pool.dedicated
         hold(lent and policy.lending.enabled, name, "is not for lane", lane)
         hold(pool.free >= policy.lending.keep_free, "too much is lent of", name)
+
+
+def _tried_by_few(replica: Replica, model: str) -> bool:
+    """Whether the model's breaker there is closed, or is tried by no more requests than may, that
+    which has just been started included."""
+    circuit = replica.circuits.get(model)
+    if circuit is None:
+        return True
+    mine = [r for r in replica.holds.values() if r.ticket.model == model]
+    trials = sum(request.dispatched >= circuit.until for request in mine)
+    return circuit.trying and trials <= circuit.probes
 
 
 def check_promoted(state: State, decision: Promote) -> None:

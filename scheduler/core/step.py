@@ -50,6 +50,8 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
         # What is laid out anew may have slots that those who wait could not use before.
         fill_all(state, out)
     HANDLERS[type(event)](state, event, out)
+    if state.layout.bounded and state.policy.mode == "fifo":
+        _fill_by_arrival(state, out)
     if state.gates and state.gates[0][0] <= state.now:
         open_gates(state, out)
     state.look_again = 0
@@ -74,6 +76,15 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
         out.append(Wake(wake))
     state.wake = wake
     return out
+
+
+def _fill_by_arrival(state: State, out: list[Decision]) -> None:
+    """Mode fifo: who came first and was too large for a replica's KV cache has gone elsewhere,
+    maybe, and those behind it wait for it no longer."""
+    before = -1
+    while len(out) != before:
+        before = len(out)
+        fill_all(state, out)
 
 
 def _fill_kept(state: State, urgent: int, out: list[Decision]) -> None:
@@ -129,7 +140,8 @@ def _progress(state: State, event: events.Progress, out: list[Decision]) -> None
         if not request.seen and any(state.lane_queued):
             # What it kept the card busy with is over.
             request.seen = max(event.tokens, 1)
-            fill(state, replica, out)
+            if state.replicas.get(replica.facts.name) is replica:
+                fill(state, replica, out)
         request.seen = max(request.seen, event.tokens, 1)
 
 

@@ -38,6 +38,7 @@ class Books(RuleBasedStateMachine):
         self.seed = seed
         self.state = State(seed=seed)
         self.number = 0
+        self.failed = False
         self.waiting: dict[str, Ticket] = {}
         self.running: dict[str, tuple[Ticket, int, str, int]] = {}
         self.stopping: set[str] = set()
@@ -60,6 +61,7 @@ class Books(RuleBasedStateMachine):
 
     def _step(self, event: events.Event) -> None:
         before = set(self.waiting)
+        self.failed = True
         decisions = step(self.state, event, self.now)
         self.history.append((event, self.now, decisions))
         for decision in decisions:
@@ -67,6 +69,7 @@ class Books(RuleBasedStateMachine):
         for decision in decisions:
             if isinstance(decision, Dispatch):
                 self._check_order(decision, before)
+        self.failed = False
 
     def _note(self, decision: Decision) -> None:
         if isinstance(decision, Dispatch):

@@ -162,8 +162,8 @@ class World(Upsets):
 
     def teardown(self) -> None:
         """Everything ends, everything is free, and a second run decides the same."""
-        if not hasattr(self, "state"):
-            return
+        if not hasattr(self, "state") or self.failed:
+            return  # what would be found wrong now comes of the step that failed
         self._replay()
         self._step(events.PolicyChanged(Policy()))
         self.facts = fleet()

@@ -10,6 +10,8 @@ from scheduler.core.state import State
 from scheduler.core.step import step
 from scheduler.core.ticket import Resume, Ticket
 
+from .scene import SECOND, Scene, card
+
 OWN = PoolFacts("own", True, frozenset({0}))
 FIFO = replace(Policy(), mode="fifo")
 
@@ -47,3 +49,42 @@ def test_its_lanes_count_again_when_the_mode_changes() -> None:
     assert not started(step(state, events.Finished("low", 1), state.now))
     assert started(arrive(state, "urgent", 0)) == ["urgent"]
     assert isinstance(arrive(state, "third", 2)[0], Reject)
+
+
+def behind_a_large_one(*more: str) -> Scene:
+    """``small`` would fit into the card's KV cache, and waits behind ``large``, which came first
+    and does not."""
+    scene = Scene(card("k", 4, kv=1000), *(card(name, 1) for name in more), policy=FIFO)
+    scene.arrive("fills", prompt=300, output=400)
+    for name in more:
+        scene.arrive(f"on-{name}", prompt=300, output=400)
+    scene.arrive("large", prompt=300, output=400)
+    scene.arrive("small", prompt=50, output=50)
+    assert scene.waiting() == ["large", "small"]
+    return scene
+
+
+def test_when_the_first_goes_elsewhere_the_next_has_the_room_that_it_waited_for() -> None:
+    scene = behind_a_large_one("other")
+    assert scene.on("other") == ["on-other"]
+    scene.finish("on-other")
+    assert scene.where("large") == "other"
+    assert scene.where("small") == "k"
+
+
+def test_when_the_first_is_given_up_the_next_has_the_room_that_it_waited_for() -> None:
+    scene = behind_a_large_one()
+    scene.cancel("large")
+    assert scene.where("small") == "k"
+
+
+def test_when_the_first_may_run_no_more_the_next_has_the_room_that_it_waited_for() -> None:
+    scene = Scene(card("k", 4, kv=1000), card("other", 1, "n"), policy=FIFO)
+    scene.arrive("fills", prompt=300, output=400)
+    scene.arrive("n-runs", model="n", business="capped")
+    scene.arrive("n-next", model="n", business="capped")
+    scene.arrive("large", business="capped", prompt=300, output=400)
+    scene.arrive("small", prompt=50, output=50)
+    scene.wait(SECOND)
+    scene.limit("capped", running=1)
+    assert scene.where("small") == "k"

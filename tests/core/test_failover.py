@@ -270,6 +270,24 @@ def test_what_runs_on_an_earlier_process_is_not_the_new_ones() -> None:
     recount(scene)
 
 
+@pytest.mark.parametrize("gone", ["replaced", "removed"])
+def test_what_an_earlier_process_still_answers_starts_nobody_there(gone: str) -> None:
+    """The first token of an answer frees the card for other prompts: not one that is gone."""
+    scene = Scene(card("a", 8), card("b", 1))
+    scene.arrive("old", prompt=100, output=100)
+    name = scene.where("old")
+    scene.restart(name) if gone == "replaced" else scene.remove(name)
+    started = len(scene.started)
+    for number in range(12):
+        scene.arrive(f"new-{number}", prompt=100, output=100)
+    assert scene.waiting()
+    scene.see("old")
+    for request in scene.started[started:]:
+        found = scene.running[request]
+        assert found.generation == scene.state.replicas[found.replica].generation
+    recount(scene)
+
+
 @pytest.mark.parametrize("how", ["finish", "cancel", "fail", "unreachable", "busy", "stop"])
 def test_no_end_of_an_old_attempt_touches_the_new_process(how: str) -> None:
     scene = pair(2)
