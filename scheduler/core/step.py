@@ -50,15 +50,13 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
         # What is laid out anew may have slots that those who wait could not use before.
         fill_all(state, out)
     HANDLERS[type(event)](state, event, out)
-    if state.layout.bounded and state.policy.mode == "fifo":
-        _fill_by_arrival(state, out)
     if state.gates and state.gates[0][0] <= state.now:
         open_gates(state, out)
     state.look_again = 0
     if state.queues.aside:
         give_up(state)
         miss(state)
-    if state.queues.vacated or state.pressure.holding:
+    if state.queues.vacated or state.pressure.holding or state.layout.bounded:
         _fill_kept(state, urgent, out)
     if state.stoppable and (
         state.lane_queued[0] or (state.lane_queued[1] and state.policy.queues.P1.preempt)
@@ -78,19 +76,15 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     return out
 
 
-def _fill_by_arrival(state: State, out: list[Decision]) -> None:
-    """Mode fifo: who came first and was too large for a replica's KV cache has gone elsewhere,
-    maybe, and those behind it wait for it no longer."""
-    before = -1
-    while len(out) != before:
-        before = len(out)
-        fill_all(state, out)
-
-
 def _fill_kept(state: State, urgent: int, out: list[Decision]) -> None:
     """Fill what was kept for requests that need it no longer; so many of P0 waited before."""
     fill_vacated(state, out)
     if urgent and not state.lane_queued[0] and state.pressure.holding:
+        fill_all(state, out)
+    before = -1 if state.layout.bounded and state.policy.mode == "fifo" else len(out)
+    while len(out) != before:
+        # Who came first and was too large for a replica may have gone: to another, or for good.
+        before = len(out)
         fill_all(state, out)
 
 
