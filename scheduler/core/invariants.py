@@ -158,10 +158,8 @@ def check_preempted(state: State, decision: Preempt) -> None:
 def check_work_conserving(state: State, waiting: Iterable[Request]) -> None:
     """None of these waiting requests could use a slot of its placement set that is free, nor an
     overdue one a slot for such, unless the replica is kept for a larger one ahead, or has enough to
-    prefill, or many larger ones come first. Not in mode fifo."""
+    prefill, or many larger ones come first; in mode fifo a single one that came before."""
     waiting = list(waiting)
-    if state.policy.mode == "fifo":
-        return  # there what came first may hold up all the others
     share = state.policy.starvation.pool_share
     patience = state.policy.queues.P2.max_wait_ms * MS
     open_now = [replica for replica in state.replicas.values() if replica.open(state.now)]
@@ -171,6 +169,7 @@ def check_work_conserving(state: State, waiting: Iterable[Request]) -> None:
         if len(kept_for(state, (request.ticket.model, request.lane))) >= MOST_KEPT:
             continue
         overdue = request.lane == 2 and state.now - request.ticket.arrived >= patience
+        overdue = overdue and state.policy.mode != "fifo"
         inside = placement_set(state, request)
         for replica in open_now:
             name = replica.facts.name
@@ -181,11 +180,18 @@ def check_work_conserving(state: State, waiting: Iterable[Request]) -> None:
 
 
 def _blocked(state: State, waiting: list[Request], request: Request, replica: Replica) -> bool:
-    """Whether one of its model and lane waits until the replica has less to prefill."""
-    return any(
+    """Whether one of its model and lane waits until the replica has less to prefill, or, in mode
+    fifo, one that came before waits for it, whatever for."""
+    if any(
         other.ticket.model == request.ticket.model
         and other.lane == request.lane
         and shut(state, other, replica)
+        for other in waiting
+    ):
+        return True
+    return state.policy.mode == "fifo" and any(
+        (other.ticket.arrived, other.sequence) < (request.ticket.arrived, request.sequence)
+        and replica.takes(other.ticket.model, other.lane, other.ticket.level)
         for other in waiting
     )
 
