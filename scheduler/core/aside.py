@@ -47,7 +47,7 @@ def keep(state: State, request: Request, *, overdue: bool) -> bool:
     lets only P0 pass."""
     flow = (request.ticket.model, request.lane)
     known = state.queues.aside.get(request.ticket.id)
-    bar = (1, 0) if overdue else (request.lane, request.ticket.level)
+    bar = (1, 0) if overdue else precedence(state, request)
     if known is not None:
         known.bar = min(bar, known.bar)
         return True
@@ -134,6 +134,11 @@ def miss(state: State) -> None:
 def rank(request: Request) -> tuple[int, int, int, int]:
     """Who comes first of those for whom room is made."""
     return request.lane, request.ticket.level, request.key, request.sequence
+
+
+def precedence(state: State, request: Request) -> tuple[int, int]:
+    """Its lane, and its level where the lane serves one level before the next."""
+    return request.lane, request.ticket.level if state.policy.by_level(request.lane) else 0
 
 
 def give_up(state: State) -> None:

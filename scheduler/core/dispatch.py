@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 
 from .admission import lighten, refused_late, too_many, turned_away
-from .aside import first_served, keep, passes, rank, reseat
+from .aside import first_served, keep, passes, precedence, rank, reseat
 from .choice import choose, overdue_here
 from .cold import may_wait
 from .completion import completion, prefill_of
@@ -142,7 +142,7 @@ def _next(
 
 def _startable(state: State, replica: Replica) -> Aside | None:
     """The first of those set aside that may start on the replica; one that has a claim there goes
-    before all others."""
+    before its equals."""
     found = None
     for aside in first_served(state):
         request = aside.request
@@ -151,9 +151,12 @@ def _startable(state: State, replica: Replica) -> Aside | None:
             and request.tenant.may_run
             and may_start(state, request, replica)
         ):
+            if found is None:
+                found = aside
+            if precedence(state, found.request) < precedence(state, request):
+                break
             if aside.until and aside.replica == replica.facts.name:
                 return aside
-            found = found or aside
     return found
 
 
@@ -263,7 +266,6 @@ def occupy(state: State, request: Request, replica: Replica) -> None:
     group = replica.group
     if group is not None:
         group.turnover += rate
-        group.kv_turnover += request.kv * rate
         if replica.stoppable:
             group.stoppable[facts.name] = replica
         group.touch(replica)
@@ -315,7 +317,6 @@ def release(state: State, request: Request, *, lost: bool = False) -> Replica:
     group = replica.group
     if group is not None:
         group.turnover -= rate
-        group.kv_turnover -= request.kv * rate
         if not replica.stoppable:
             group.stoppable.pop(replica.facts.name, None)
         group.touch(replica, left=True)

@@ -22,9 +22,9 @@ Entry = tuple[float, int, int]
 class Group:
     """``members`` in the order of their names. ``per_request`` (ns) is what a running request adds
     to a replica's load. It is ``gated`` where all work is prefilled and a replica with enough to
-    prefill takes none. ``turnover`` and ``kv_turnover`` are slots and KV tokens that come free per
-    ns by expectation; ``stoppable`` has the replicas where something runs that may be stopped.
-    Since anything left the group last, ``short`` KV tokens were nowhere to be had."""
+    prefill takes none. ``turnover`` slots come free per ns by expectation; ``stoppable`` has the
+    replicas where something runs that may be stopped. Since anything left the group last, ``short``
+    KV tokens were nowhere to be had."""
 
     __slots__ = (
         "_heap",
@@ -32,7 +32,6 @@ class Group:
         "_place",
         "_pushed",
         "gated",
-        "kv_turnover",
         "members",
         "name",
         "per_request",
@@ -51,7 +50,6 @@ class Group:
         self.gated = gated
         self.slots = sum(replica.facts.slots for replica in members)
         self.turnover = sum(replica.turnover for replica in members)
-        self.kv_turnover = sum(replica.kv_turnover for replica in members)
         self.stoppable = {r.facts.name: r for r in members if r.stoppable}
         self.short: int | None = None
         self._heap: list[Entry] = []

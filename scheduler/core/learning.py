@@ -47,8 +47,6 @@ def _grow(request: Request, replica: Replica, tokens: int) -> None:
         request.kv += more
         replica.kv_used += more
         replica.kv_turnover += more * rate
-        if replica.group is not None:
-            replica.group.kv_turnover += more * rate
 
 
 def note_pause(state: State, request: Request, produced: int) -> None:

@@ -73,7 +73,6 @@ class Request:
     stopped: int = 0
     promoted: bool = False
     cold: bool = False
-    awaiting: int = 0
     latest: int = NO_END
     missed: bool = False
     first: int = 0

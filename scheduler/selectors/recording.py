@@ -109,6 +109,7 @@ def _asked(
         claim=claimed,
         generative=generative,
         continues=generative and (stream or lane == LANES[-1]),
+        streamed=generative and stream,
         dispatched=_ns(dispatched),
         finished=_ns(finished),
         seen=_ns(first) - _ns(dispatched) if first and dispatched else 0,

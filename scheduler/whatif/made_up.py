@@ -111,6 +111,7 @@ def _asked(workload: Workload) -> Sequence[Asked]:
             claim="",
             generative=True,
             continues=True,
+            streamed=True,
             dispatched=0,
             finished=0,
             seen=0,

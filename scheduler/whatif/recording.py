@@ -16,7 +16,8 @@ PROMPT_PER_OUTPUT = 100.0
 class Asked:
     """One request. Times are ns since the epoch, 0 where it never came to that; ``service`` is
     the slot time of a request that ran once from end to end, 0 where that is not known.
-    ``seen`` is the time from dispatch to the first byte of the answer."""
+    ``seen`` is the time from dispatch to the first byte of the answer, which for a ``streamed``
+    one is its first token."""
 
     business: str
     model: str
@@ -27,6 +28,7 @@ class Asked:
     claim: str
     generative: bool
     continues: bool
+    streamed: bool
     dispatched: int
     finished: int
     seen: int
@@ -44,6 +46,12 @@ class Asked:
         if not self.generative:
             return 1.0
         return max(1.0, self.output + self.prompt / PROMPT_PER_OUTPUT)
+
+    @property
+    def first(self) -> int:
+        """The time (ns) from dispatch to the first token; 0: not known, as where it was paused
+        before."""
+        return self.seen if self.streamed and self.service else 0
 
     @property
     def wait(self) -> int | None:

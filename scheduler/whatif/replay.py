@@ -140,7 +140,7 @@ class Replay:
                 asked.prompt if asked.generative else 0,
                 asked.output if asked.generative else 0,
                 0,
-                0,
+                asked.first,
                 asked.service,
             )
             for asked in self._requests
@@ -181,6 +181,8 @@ class Replay:
             self._budget(asked, told.lane),
             Resume.CONTINUE if asked.continues else Resume.RESTART,
             realtime=self._realtime(asked.business),
+            # What others took from it is in its time already: no first token is waited for longer
+            # than it should take, lest slots stay free that in truth made the others quicker.
             streamed=False,
         )
         self._step(events.Arrived(ticket))
@@ -232,8 +234,8 @@ class Replay:
         self._runs[index] = _Run(attempt, replica, self.now, max(1, left), done)
         self._count(replica, 1)
         heappush(self._heap, (self.now + max(1, left), FINISH, index, attempt))
-        if asked.seen and not asked.continues:
-            heappush(self._heap, (self.now + min(asked.seen, left), SEEN, index, attempt))
+        if asked.first:
+            heappush(self._heap, (self.now + min(asked.first, left), SEEN, index, attempt))
 
     def _count(self, replica: str, change: int) -> None:
         running = self._running[replica]
@@ -263,7 +265,7 @@ class Replay:
         if run is None:
             return
         asked, produced = self._requests[index], 0
-        if asked.continues and self.now - run.began > asked.seen:
+        if asked.continues and self.now - run.began > asked.first:
             share = (self.now - run.began) / run.left
             produced = run.done + int((asked.output - run.done) * min(1.0, share))
         del self._runs[index]

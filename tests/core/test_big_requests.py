@@ -77,6 +77,26 @@ def test_an_overdue_one_has_the_next_room_before_lower_work() -> None:
     assert "bulk" in scene.running
 
 
+def test_levels_that_are_no_order_hide_nobody_behind_a_large_one() -> None:
+    """P2's levels are weighed, not served one before the next: all of it waits for the large one on
+    the card that is kept for that, and none elsewhere."""
+    scene = Scene(card("a", 16, kv=10_000), card("b", 16, kv=10_000))
+    for name in ("x", "y"):
+        scene.arrive(name, 1, prompt=6_000, output=1_000)
+    scene.arrive("large", 2, level=8, prompt=6_000, output=1_000, business="docs")
+    scene.step(events.Tick())
+    for number in range(6):
+        scene.arrive(f"less-{number}", 2, level=9, prompt=300, output=100, business=f"b{number}")
+        scene.arrive(f"more-{number}", 2, level=7, prompt=300, output=100, business=f"c{number}")
+    kept = scene.state.queues.aside["large"].replica
+    (other,) = {"a", "b"} - {kept}
+    # Whoever's turn it is: where nothing is kept there is no room left for one of them.
+    assert not scene.state.replicas[other].fits(400)
+    assert len(scene.on(kept)) == 1
+    scene.finish("x" if "x" in scene.on(kept) else "y")
+    assert "large" in scene.on(kept)
+
+
 def test_reservations_grow_with_the_tokens_seen() -> None:
     """Answers of a business have been short; this one is not."""
     scene = Scene(card("a", 8, kv=10_000))

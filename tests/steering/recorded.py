@@ -122,8 +122,9 @@ class Made:
     businesses: dict[str, BusinessFacts] = field(default_factory=dict)
 
 
-def made(scene: Scenario) -> Made:
-    """Live a scenario through, and write its fleet and its usage rows."""
+def made(scene: Scenario, *, streamed: bool = True) -> Made:
+    """Live a scenario through, and write its fleet and its usage rows. The first byte of an answer
+    that is not ``streamed`` is seen when all of it is there."""
     workload = Workload(scene)
     world = World(workload, Witness)
     records = world.run()
@@ -131,7 +132,7 @@ def made(scene: Scenario) -> Made:
     assert isinstance(witness, Witness)
     begin = datetime(2026, 3, 2, 9, tzinfo=UTC)
     rows = [
-        _row(begin, workload, index, witness.lived[index], records.outcome[index], ended)
+        _row(begin, workload, index, witness.lived[index], records.outcome[index], ended, streamed)
         for index, ended in enumerate(records.ended)
     ]
     UsageRecord.objects.bulk_create(rows, batch_size=2_000)
@@ -142,7 +143,13 @@ def made(scene: Scenario) -> Made:
 
 
 def _row(
-    begin: datetime, workload: Workload, index: int, lived: Lived, outcome: int, ended: int
+    begin: datetime,
+    workload: Workload,
+    index: int,
+    lived: Lived,
+    outcome: int,
+    ended: int,
+    streamed: bool,
 ) -> UsageRecord:
     def moment(ns: int) -> datetime:
         return begin + timedelta(microseconds=ns // 1000)
@@ -156,7 +163,7 @@ def _row(
         id=uuid.UUID(int=index + 1),
         business=workload.businesses[workload.business[index]],
         operation="chat",
-        stream=True,
+        stream=streamed,
         requested_model="chat-7b",
         base_level=workload.level[index],
         level=workload.level[index],
@@ -165,7 +172,7 @@ def _row(
         reason=lived.reason,
         received_at=moment(arrived),
         dispatched_at=at(lived.dispatched),
-        first_byte_at=at(lived.first),
+        first_byte_at=at(lived.first if streamed or not done else ended),
         finished_at=moment(max(ended, arrived)),
         prompt_tokens=workload.prompt[index],
         completion_tokens=workload.output[index] if done else 0,

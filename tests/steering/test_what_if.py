@@ -32,9 +32,11 @@ def last_mapping(level: int) -> Policy:
     return replace(Policy(), classification=classification)
 
 
-def test_the_active_side_agrees_with_what_happened() -> None:
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "plain"])
+def test_the_active_side_agrees_with_what_happened(*, streamed: bool) -> None:
     """P95 wait by lane within 15 % or 20 ms, and the figures of both say so."""
-    lived = made(scenario(cards=5, per_s=83.5, seconds=SECONDS, output=38))
+    window = scenario(cards=5, per_s=83.5, seconds=SECONDS, output=38)
+    lived = made(window, streamed=streamed)
     import_policy(Policy(), active=True, author=None, reason="first")
     draft = save_version(last_mapping(8), author=None, reason="premium is low now")
     row = ask_what_if(draft, actor=None, begin=lived.begin, end=lived.end)
