@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from . import chat, core, full_cards, gateway, live, metering, pages, placement, resume
+from . import chat, core, full_cards, gateway, live, metering, pages, placement, probes, resume
 from .machine import BenchError, Cores, cores, require_programs
 from .report import Part
 
@@ -21,6 +21,7 @@ SECTIONS: dict[str, Callable[[int, Cores], Part]] = {
     "placement": placement.measure,
     "chat": chat.measure,
     "incident": full_cards.measure,
+    "probes": probes.measure,
 }
 # Rounds take minutes here, so that there are fewer unless more are asked for.
 FEW_ROUNDS = {"placement": 3, "chat": 3, "incident": 3}

@@ -2,6 +2,8 @@
 
 import argparse
 import asyncio
+import re
+import time
 
 EVENTS = 250
 EVERY_S = 0.01
@@ -36,6 +38,8 @@ def token(word: bytes, ids: bytes = b"") -> bytes:
 TOKENS = [token(word) for word in WORDS]
 # As vLLM has them when it is asked for token ids.
 WITH_IDS = [token(word, b',"token_ids":[15496]') for word in WORDS]
+# For whoever asks when an event was sent: the text is the clock, in nanoseconds.
+SENT = re.compile(rb'"text":" (\d{10,20})"')
 TAIL = chunk(LAST) + chunk(USAGE) + chunk(b"[DONE]") + b"0\r\n\r\n"
 
 
@@ -50,6 +54,7 @@ class Stream(asyncio.Protocol):
         self._due = 0.0
         self._left = 0
         self._tokens = TOKENS
+        self._tells_time = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
@@ -69,6 +74,7 @@ class Stream(asyncio.Protocol):
             return
         self._seen = b""
         self._tokens = WITH_IDS if b"return_token_ids" in body else TOKENS
+        self._tells_time = b'"tell_sent"' in body
         assert self._transport is not None
         self._transport.write(HEAD)
         self._left = EVENTS
@@ -80,8 +86,13 @@ class Stream(asyncio.Protocol):
         if not self._left:
             self._transport.write(TAIL)
             return
-        self._left -= 1
-        self._transport.write(self._tokens[self._left % len(self._tokens)])
+        if self._tells_time:
+            # For as long as it is read.
+            ids = b',"token_ids":[15496]' if self._tokens is WITH_IDS else b""
+            self._transport.write(token(b" %d" % time.monotonic_ns(), ids))
+        else:
+            self._left -= 1
+            self._transport.write(self._tokens[self._left % len(self._tokens)])
         self._due += EVERY_S
         self._timer = self._loop.call_at(self._due, self._next)
 

@@ -59,8 +59,9 @@ class Installation:
         return _run(list(arguments), self.environment)
 
     @contextmanager
-    def serving(self, role: str) -> Iterator[tuple[Server, int]]:
-        """``manage.py serve`` in this role on the gateway's core; the server and its port."""
+    def serving(self, role: str, *, everywhere: bool = False) -> Iterator[tuple[Server, int]]:
+        """``manage.py serve`` in this role on the gateway's core, or on the load's too; the
+        server and its port."""
         port = free_port()
         server = Server(
             "fairlane",
@@ -68,6 +69,7 @@ class Installation:
             core=self.cores.gateway,
             env=self.environment,
             folder=self.folder,
+            other=self.cores.load if everywhere else None,
         )
         try:
             server.ready(f"http://127.0.0.1:{port}/readyz")

@@ -33,9 +33,9 @@ def cores() -> Cores:
     return Cores(allowed[0], allowed[-1])
 
 
-def pinned(command: list[str], core: int) -> list[str]:
-    """The command, held to one core with all its threads and children."""
-    return ["taskset", "--cpu-list", str(core), *command]
+def pinned(command: list[str], *cores: int) -> list[str]:
+    """The command, held to these cores with all its threads and children."""
+    return ["taskset", "--cpu-list", ",".join(map(str, cores)), *command]
 
 
 def require_programs() -> None:

@@ -27,16 +27,26 @@ def free_port() -> int:
 
 
 class Server:
-    """A child process with its children, held to one core."""
+    """A child process with its children, held to one core, or to two."""
 
     def __init__(
-        self, name: str, command: list[str], *, core: int, env: Mapping[str, str], folder: Path
+        self,
+        name: str,
+        command: list[str],
+        *,
+        core: int,
+        env: Mapping[str, str],
+        folder: Path,
+        other: int | None = None,
     ) -> None:
         self.name = name
         self._log = folder / f"{name}.log"
         with self._log.open("wb") as output:
             self._process: subprocess.Popen[bytes] = spawn(
-                pinned(command, core), env=env, cwd=ROOT, output=output
+                pinned(command, core, core if other is None else other),
+                env=env,
+                cwd=ROOT,
+                output=output,
             )
 
     def ready(self, url: str) -> None:
@@ -51,8 +61,12 @@ class Server:
             except httpx.HTTPError:
                 pass
             time.sleep(0.05)
+        raise BenchError(f"{self.name} did not come up at {url}\n{self.last_words()}")
+
+    def last_words(self) -> str:
+        """The last lines of what it printed."""
         lines = self._log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
-        raise BenchError("\n".join([f"{self.name} did not come up at {url}", *lines[-15:]]))
+        return "\n".join(lines[-15:])
 
     def cpu_s(self) -> float:
         """CPU seconds so far, user and system, of all threads and of the children alive."""
@@ -62,6 +76,13 @@ class Server:
             times = process.cpu_times()
             total += times.user + times.system
         return total
+
+    def loop_cpu_ns(self) -> int:
+        """CPU nanoseconds so far of the thread that runs the event loop: the first one of the
+        only child, where the server is a supervisor and its worker."""
+        (worker,) = psutil.Process(self._process.pid).children()
+        spent = Path(f"/proc/{worker.pid}/task/{worker.pid}/schedstat").read_text(encoding="ascii")
+        return int(spent.split()[0])
 
     def rss(self) -> int:
         """Resident bytes of the process and its children now."""

@@ -144,17 +144,23 @@ class Scheduler:
 
     def set_replica(self, change: events.ReplicaChanged) -> None:
         """A replica is as told from now on."""
-        facts = change.facts
-        self._fleet[facts.name] = change
-        self.gpu_time.known(facts.name, change.generation, facts.gpus)
-        self.post(change)
+        self.set_replicas([change])
+
+    def set_replicas(self, changes: Sequence[events.ReplicaChanged]) -> None:
+        """Several are, and the fleet is laid out anew once."""
+        for left, change in enumerate(changes, 1 - len(changes)):
+            facts = change.facts
+            self._fleet[facts.name] = change
+            self.gpu_time.known(facts.name, change.generation, facts.gpus)
+            self.post(replace(change, more=left < 0))
 
     def keep_replicas(self, fleet: FleetSnapshot) -> None:
         """Drop the replicas that the fleet names no more."""
-        for name in self._fleet.keys() - fleet.replicas.keys():
+        gone = self._fleet.keys() - fleet.replicas.keys()
+        for left, name in enumerate(gone, 1 - len(gone)):
             del self._fleet[name]
             self.gpu_time.gone(name)
-            self.post(events.ReplicaRemoved(name))
+            self.post(events.ReplicaRemoved(name, more=left < 0))
 
     def set_cards(self, cards: tuple[CardFacts, ...]) -> None:
         """These cards may be put to use, or are."""

@@ -33,6 +33,18 @@ def allowed(address: Address, networks: Sequence[Network]) -> bool:
     return any(plain.version == network.version and plain in network for network in networks)
 
 
+def allows(networks: Sequence[Network]) -> Callable[[str], bool]:
+    """The same judgement of addresses in text form; what is no address is refused."""
+
+    def judge(text: str) -> bool:
+        try:
+            return allowed(ipaddress.ip_address(text), networks)
+        except ValueError:
+            return False
+
+    return judge
+
+
 def _forms(address: Address) -> list[Address]:
     """The address, and last the IPv4 one that it stands for, if it is such an IPv6 address."""
     found: list[Address] = [address]

@@ -1,26 +1,28 @@
-"""Active health checks: one task a replica, and its verdict told to the scheduler.
+"""Active health checks: verdicts of the probing process, and what becomes of them.
 
 A replica is in service when its last probe was well, and has been for ``failover.open_s``
-if it has gone down ``failover.fail_threshold`` times of late. Before it takes P0 it has to
-answer a request of its own (see ``warmup``). A server that was seen to listen no more and
-does again is another process: a new generation.
+if it has gone down ``failover.fail_threshold`` times of late. One that answers no probe but
+goes on sending answers is busy, not dead. Before it takes P0 it has to answer a request of its
+own (see ``warmup``). A server that was seen to listen no more and does again is another
+process: a new generation.
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 
 from .core.events import ReplicaChanged
 from .core.fleet import FleetSnapshot, PoolFacts, ReplicaFacts
 from .core.policy import Policy
-from .health_probe import Prober, Verdict
+from .engines import engine
 from .health_watch import Watch
+from .probing.messages import Found, Verdict
+from .probing.prober import Prober
 
 log = logging.getLogger(__name__)
 
-EVERY_S = 1.0
-# Two silent probes in a row, so that one lost packet takes nothing out: 4 s at most.
+# Two silent probes in a row, so that one lost packet takes nothing out: 4 s at most, and 4.5
+# after the last byte of an answer.
 SILENT_THRESHOLD = 2
 # Between two warm-ups of a replica that does not answer them.
 WARM_AGAIN_FIRST_S = 0.5
@@ -30,24 +32,31 @@ Warm = Callable[[ReplicaFacts], Awaitable[bool]]
 
 
 class Health:
-    """Probes the fleet. ``tell`` hears of each change; ``seen`` of each new state by name.
-    ``warm`` makes a replica answer something, and says whether it did."""
+    """Judges the fleet. ``tell`` hears of changes, all of a turn of the loop at once, for each
+    time that the fleet changes it is laid out anew; ``seen`` of each new state by name.
+    ``heard`` gives the loop's time of the last byte that came from a replica's URL, and ``warm``
+    makes a replica answer something, and says whether it did."""
 
     def __init__(
         self,
-        tell: Callable[[ReplicaChanged], None],
+        tell: Callable[[Sequence[ReplicaChanged]], None],
         seen: Callable[[str, str], None],
+        prober: Prober,
         *,
-        allowed: Callable[[str], bool],
+        heard: Callable[[str], float],
         warm: Warm,
     ) -> None:
         self.watches: dict[str, Watch] = {}
         self.policy = Policy()
         self._tell = tell
         self._seen = seen
+        self._heard = heard
         self._warm = warm
-        self._prober = Prober(allowed)
+        self._prober = prober
+        self._numbered: dict[int, Watch] = {}
         self._generations: dict[str, int] = {}
+        self._changed: dict[str, Watch] = {}
+        prober.on_found = self._found
 
     def watch(self, fleet: FleetSnapshot) -> None:
         """Follow a fleet: start, change and end probes as it says."""
@@ -74,22 +83,21 @@ class Health:
         watch = self.watches.get(name)
         if watch is not None and watch.ready:
             self._take_out(watch)
-            watch.tripped = True
+            watch.tripped, watch.tripped_at = True, asyncio.get_running_loop().time()
             self._seen(name, watch.state)
-            watch.now.set()
+            self._prober.hurry(watch.number)
 
     async def close(self) -> None:
         """End all probes."""
         for watch in self.watches.values():
             self._drop(watch)
-        tasks = [t for w in self.watches.values() for t in (w.task, w.warming) if t is not None]
+        tasks = [w.warming for w in self.watches.values() if w.warming is not None]
         await asyncio.gather(*tasks, return_exceptions=True)
-        await self._prober.close()
 
     def _start(self, facts: ReplicaFacts, pool: PoolFacts) -> None:
-        watch = Watch(facts, pool, self._next_generation(facts.name))
-        self.watches[facts.name] = watch
-        watch.task = asyncio.create_task(self._run(watch), name=f"health {facts.name}")
+        number = self._prober.probe(facts.url.rstrip("/") + engine(facts.engine).health_path)
+        watch = Watch(facts, pool, self._next_generation(facts.name), number)
+        self.watches[facts.name] = self._numbered[number] = watch
 
     def _next_generation(self, name: str) -> int:
         found = self._generations[name] = self._generations.get(name, 0) + 1
@@ -97,29 +105,25 @@ class Health:
 
     def _drop(self, watch: Watch) -> None:
         watch.judged.set()
-        for task in (watch.task, watch.warming):
-            if task is not None:
-                task.cancel()
+        self._prober.drop(watch.number)
+        self._numbered.pop(watch.number, None)
+        if watch.warming is not None:
+            watch.warming.cancel()
 
-    async def _run(self, watch: Watch) -> None:
-        while True:
-            try:
-                verdict = await self._prober.probe(watch.facts)
-            except Exception:  # whatever one probe met, the next must be made all the same
-                log.exception("replica %s could not be probed", watch.facts.name)
-                verdict = Verdict.UNWELL
-            self._judge(watch, verdict)
-            if watch.silent and watch.ready:
-                continue
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(EVERY_S):
-                    await watch.now.wait()
-            watch.now.clear()
+    def _found(self, found: Found) -> None:
+        watch, verdict = self._numbered[found.number], found.verdict
+        if verdict is Verdict.WELL and found.asked < watch.tripped_at:
+            return  # that was before a request found out more
+        if verdict is Verdict.SILENT and watch.ready:
+            # Bytes of answers are a sign of life as good as a probe's.
+            alive = self._heard(watch.facts.url) >= found.asked
+            watch.silent = 0 if alive else watch.silent + 1
+            if watch.silent < SILENT_THRESHOLD:
+                return
+        watch.silent = 0
+        self._judge(watch, verdict, found.why)
 
-    def _judge(self, watch: Watch, verdict: Verdict) -> None:
-        watch.silent = watch.silent + 1 if verdict is Verdict.SILENT else 0
-        if verdict is Verdict.SILENT and watch.ready and watch.silent < SILENT_THRESHOLD:
-            return
+    def _judge(self, watch: Watch, verdict: Verdict, why: str) -> None:
         now = asyncio.get_running_loop().time()
         watch.note(well=verdict is Verdict.WELL, gone=verdict is Verdict.GONE, now=now)
         ready = watch.may_serve(now, self.policy.failover)
@@ -127,7 +131,7 @@ class Health:
             self._take_in(watch)
         elif not ready and watch.ready is not False:
             self._take_out(watch)
-            self._report(watch)
+            self._report(watch, why)
         watch.judged.set()
 
     def _take_in(self, watch: Watch) -> None:
@@ -159,17 +163,21 @@ class Health:
         watch.warm = True
         self._report(watch)
 
-    def _report(self, watch: Watch) -> None:
+    def _report(self, watch: Watch, why: str = "") -> None:
         if watch.ready is None:
             return
-        log.info("replica %s is %s", watch.facts.name, watch.state)
+        log.info("replica %s is %s%s", watch.facts.name, watch.state, why and f": {why}")
         self._seen(watch.facts.name, watch.state)
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self._tell_changes)
+        self._changed[watch.facts.name] = watch
+
+    def _tell_changes(self) -> None:
+        changed = [w for name, w in self._changed.items() if self.watches.get(name) is w]
+        self._changed.clear()
         self._tell(
-            ReplicaChanged(
-                watch.facts,
-                watch.pool,
-                watch.ready,
-                watch.generation,
-                watch.warm or not watch.ready,
-            )
+            [
+                ReplicaChanged(w.facts, w.pool, bool(w.ready), w.generation, w.warm or not w.ready)
+                for w in changed
+            ]
         )

@@ -1,6 +1,7 @@
 """What is known of one replica under watch."""
 
 import asyncio
+import math
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -13,23 +14,24 @@ RECENT_S = 60.0
 
 @dataclass(slots=True)
 class Watch:
-    """``ready`` None: not yet probed. ``tripped``: a request could not reach it, and no probe
-    has since. ``warm``: P0 may run there. ``gone``: since it was last
-    ready nobody listened there. Times are the loop's, in seconds."""
+    """``number`` is its probes'. ``ready`` None: not yet probed. ``tripped``: a request could not
+    reach it, and no probe has since; ``tripped_at`` is when. ``warm``: P0 may run there.
+    ``gone``: since it was last ready nobody listened there. ``silent`` counts probes in a row
+    without a sign of life. Times are the loop's, in seconds."""
 
     facts: ReplicaFacts
     pool: PoolFacts
     generation: int
+    number: int = -1
     ready: bool | None = None
     warm: bool = False
     gone: bool = False
     tripped: bool = False
+    tripped_at: float = -math.inf
     silent: int = 0
     well_since: float | None = None
     downs: deque[float] = field(default_factory=deque)
-    now: asyncio.Event = field(default_factory=asyncio.Event)
     judged: asyncio.Event = field(default_factory=asyncio.Event)
-    task: asyncio.Task[None] | None = None
     warming: asyncio.Task[None] | None = None
 
     @property

@@ -5,8 +5,10 @@ One frame goes to the channel group ``LIVE_GROUP`` as
 fifteen minutes and fans out; it alone decides who may see what.
 """
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 LIVE_GROUP = "live"
 
@@ -109,4 +111,5 @@ class LiveFrame:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain dicts, lists, numbers and strings, fit for JSON and the channel layer."""
-        return asdict(self)
+        plain: dict[str, Any] = msgspec.to_builtins(self)
+        return plain

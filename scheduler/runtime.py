@@ -3,12 +3,14 @@
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Coroutine
+import math
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from channels.layers import BaseChannelLayer
 
 from .actor import Scheduler
+from .addresses import Network, allows
 from .budgets import Budgets
 from .canary.reporter import Reporter
 from .core.fleet import FleetSnapshot
@@ -38,6 +40,7 @@ from .ports import (
 )
 from .priming import Priming
 from .probes import Probes
+from .probing.prober import Prober
 from .publisher import Publisher
 from .scaling import cards_told, with_cards
 from .scaling.steering import Steering
@@ -47,6 +50,8 @@ from .worker import Worker
 
 log = logging.getLogger(__name__)
 
+# A process starts in a third of a second, and in many where all others start too.
+PROBER_UP_S = 30.0
 FIRST_PROBES_S = 3.0
 TOPICS = frozenset({"access", "fleet", "policy"})
 
@@ -88,8 +93,7 @@ class Runtime:
         pepper: bytes,
         max_body: int,
         metrics_token: str,
-        address_allowed: Callable[[str], bool],
-        url_allowed: Callable[[str], bool],
+        networks: Sequence[Network],
     ) -> None:
         self._credentials, self._fleet, self._policy = credentials, fleet, policy
         self._usage, self._decisions = DatedUsage(usage, clock), DatedDecisions(decisions, clock)
@@ -100,7 +104,7 @@ class Runtime:
         self._escalations = Escalations(audit)
         self.gateway = Gateway(
             scheduler=self.scheduler,
-            upstream=Upstream(address_allowed),
+            upstream=Upstream(allows(networks)),
             usage=self._usage,
             limiter=self._budgets.limits,
             answers=answers,
@@ -111,7 +115,8 @@ class Runtime:
             max_body=max_body,
             metrics_token=metrics_token,
         )
-        self.health, self.probes, self.kv_events = self._watchers(url_allowed, address_allowed)
+        self.prober = Prober(networks)
+        self.health, self.probes, self.kv_events = self._watchers(allows(networks))
         self._steering, self._publisher = Steering(self.scaler), self._published(layer)
         self._canary = Reporter(self.gateway.rules, policy)
         self._worker = Worker(layer, self.reload)
@@ -133,25 +138,25 @@ class Runtime:
         self.scheduler.on_forgotten = lambda: self._spawn(self._priming.run(), "estimates")
         self.gateway.before_metrics = self._publisher.gauges
 
-    def _watchers(
-        self, allowed: Callable[[str], bool], address_allowed: Callable[[str], bool]
-    ) -> tuple[Health, Probes, KvEvents]:
+    def _watchers(self, allowed: Callable[[str], bool]) -> tuple[Health, Probes, KvEvents]:
         health = Health(
-            self.scheduler.set_replica,
+            self.scheduler.set_replicas,
             self._seen,
-            allowed=allowed,
+            self.prober,
+            heard=lambda url: self.gateway.heard.get(url, -math.inf),
             warm=WarmUp(
                 self.gateway.upstream,
                 lambda: self.gateway.fleet.models,
                 lambda: self.gateway.policy.failover,
             ),
         )
-        kv_events = KvEvents(self.scheduler.post, allowed=address_allowed)
-        return health, Probes(self.scheduler.post, allowed=allowed), kv_events
+        kv_events = KvEvents(self.scheduler.post, allowed=allowed)
+        return health, Probes(self.scheduler.post, self.prober), kv_events
 
     async def start(self) -> None:
         """Load, probe, then be ready. Returns when the first round is through."""
         await self.gateway.start()
+        self.prober.start()
         self._usage.start()
         self._decisions.start()
         self._spawn(self._changes.run(self.reload), "changes")
@@ -162,7 +167,6 @@ class Runtime:
         self._spawn(self._budgets.run(), "budgets")
         self._spawn(self._gpu_time.run(), "GPU time")
         self._spawn(self.gateway.repeats.run(), "kept answers")
-        self._spawn(self.probes.run(), "metrics probes")
         self._spawn(self.kv_events.run(), "KV cache events")
         self._spawn(self._canary.run(), "canary reports")
         self._spawn(self._become_ready(), "readiness")
@@ -182,7 +186,7 @@ class Runtime:
                 await task
         await self.scaler.close()
         await self.health.close()
-        await self.probes.close()
+        await self.prober.close()
         await self.kv_events.close()
         await self._escalations.flush()
         await self._gpu_time.flush()
@@ -213,7 +217,7 @@ class Runtime:
         elif topic == "policy":
             version, policy = await asyncio.to_thread(self._policy.policy)
             gateway.rules.follow(version, policy, await asyncio.to_thread(self._policy.trial))
-            self.probes.policy = policy.placement
+            self.probes.set_policy(policy.placement)
             self.health.policy = policy
             self.scheduler.set_policy(policy)
             if topic not in self._topics.loaded:
@@ -231,6 +235,7 @@ class Runtime:
         self.health.watch(fleet)
         self.probes.watch(fleet)
         self.kv_events.watch(fleet)
+        self.gateway.forget_heard({facts.url for facts in fleet.replicas.values()})
         self.scheduler.keep_replicas(fleet)
         self.scheduler.set_cards(cards_told(self._known_fleet, cards))
 
@@ -241,6 +246,8 @@ class Runtime:
     async def _become_ready(self) -> None:
         await self._topics.complete.wait()
         with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(PROBER_UP_S):
+                await self.prober.up()
             async with asyncio.timeout(FIRST_PROBES_S):
                 await self.health.first_round()
         self.gateway.ready = True

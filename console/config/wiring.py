@@ -1,6 +1,5 @@
 """Where everything meets: the only module that may import from every package."""
 
-import ipaddress
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -22,7 +21,6 @@ from metering.selectors.reconciliation import open_differences
 from metering.selectors.spending import load_spent
 from metering.services.audit import record_escalations
 from metering.services.gpu_hours import keep_gpu_hours
-from scheduler.addresses import allowed, check_url
 from scheduler.answers import AnswerFiles
 from scheduler.canary import Tally, Trial
 from scheduler.clock import SystemClock
@@ -156,24 +154,6 @@ class Audit:
             db.connections.close_all()
 
 
-def address_allowed(address: str) -> bool:
-    """Whether a replica may have this IP address."""
-    try:
-        return allowed(ipaddress.ip_address(address), settings.FAIRLANE_REPLICA_CIDRS)
-    except ValueError:
-        return False
-
-
-def url_allowed(url: str) -> bool:
-    """Whether a replica may have this URL. Resolves names, so it may block."""
-    try:
-        check_url(url, settings.FAIRLANE_REPLICA_CIDRS)
-    except ValueError as error:
-        log.warning("replica address refused: %s", error)
-        return False
-    return True
-
-
 def scaler() -> Scaler:
     """The driver of idle cards: processes of this machine where a file names some."""
     if not settings.FAIRLANE_CARDS:
@@ -210,8 +190,7 @@ def make_runtime(usage: UsageSink) -> Runtime:
         pepper=settings.FAIRLANE_KEY_PEPPER,
         max_body=settings.FAIRLANE_MAX_BODY_BYTES,
         metrics_token=settings.METRICS_TOKEN,
-        address_allowed=address_allowed,
-        url_allowed=url_allowed,
+        networks=settings.FAIRLANE_REPLICA_CIDRS,
     )
     news.show = made.stats.metrics.reconciliation_differences.set
     return made

@@ -117,20 +117,23 @@ class Cancelled:
 class ReplicaChanged:
     """A replica is as told, from now on. A new ``generation`` is a new process under the
     old name: its slots are free, and what still runs belongs to the old one. P0 waits until
-    it is ``warm``."""
+    it is ``warm``. ``more``: another such event follows at once, and the fleet need not be laid
+    out before."""
 
     facts: ReplicaFacts
     pool: PoolFacts
     ready: bool
     generation: int
     warm: bool = True
+    more: bool = False
 
 
 @record
 class ReplicaRemoved:
-    """A replica left the fleet; what runs there runs on."""
+    """A replica left the fleet; what runs there runs on. ``more`` as in ``ReplicaChanged``."""
 
     name: str
+    more: bool = False
 
 
 @record

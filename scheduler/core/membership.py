@@ -44,7 +44,8 @@ def replica_changed(state: State, event: events.ReplicaChanged, out: list[Decisi
         )
     replica = state.replicas[name]
     replica.kind = state.estimates.homes[name] = name_kind(replica)
-    _fleet_changed(state, out)
+    if not event.more:
+        _fleet_changed(state, out)
 
 
 def _forget(state: State, replica: Replica) -> None:
@@ -68,9 +69,11 @@ def replica_removed(state: State, event: events.ReplicaRemoved, out: list[Decisi
     """See ReplicaRemoved."""
     replica = state.replicas.pop(event.name, None)
     if replica is not None:
-        replica.counted = False
+        # It may still be laid out for a moment, when more is told at once.
+        replica.counted = replica.ready = False
         state.prefixes.forget(event.name)
         _forget(state, replica)
+    if not event.more:
         _fleet_changed(state, out)
 
 

@@ -92,6 +92,8 @@ class Gateway:
         self.ready = False
         self.stopping = False
         self.exchanges: set[Exchange] = set()
+        # The loop's time of the last byte that came from each replica's URL.
+        self.heard: dict[str, float] = {}
         self._idle = _set()
         self.before_metrics: Callable[[], None] = lambda: None
         self._metrics_token = metrics_token
@@ -170,6 +172,11 @@ class Gateway:
             # A caller that reads nothing can't keep us.
             async with asyncio.timeout(LAST_WORDS_S):
                 await self._idle.wait()
+
+    def forget_heard(self, urls: set[str]) -> None:
+        """Keep what was heard of these replicas alone."""
+        for url in self.heard.keys() - urls:
+            del self.heard[url]
 
     def drain(self) -> None:
         """Readiness off; what waits for a slot is told to come back."""

@@ -178,7 +178,10 @@ class Attempts:
         row.queue_wait_ms = placed.waited / 1e6
         row.replica = facts.name
         # What an attempt that failed reported is nobody's debt: each begins from nothing.
-        attempt = Attempt(placed, self._payload, self._operation, Usage(), self._reply, self.story)
+        heard = self._gateway.heard
+        attempt = Attempt(
+            placed, self._payload, self._operation, Usage(), self._reply, heard, self.story
+        )
         attempt.on_content, attempt.on_tokens = self._content_out, self._progress
         attempt.touched = asyncio.get_running_loop().time()
         row.served_model = attempt.served
@@ -197,6 +200,7 @@ class Attempts:
             limits=self._limits,
         )
         attempt.idle = False
+        heard[facts.url] = asyncio.get_running_loop().time()
         try:
             row.http_status, row.reason = await attempt.carry(response)
             row.status = "ok" if row.http_status == 200 else "client_error"

@@ -51,10 +51,11 @@ class StreamBrokenError(Exception):
 
 @dataclass(slots=True)
 class Attempt:
-    """What is sent, and what came back so far. ``touched`` is loop time of the last byte,
-    ``answering`` whether there was one; ``sent`` whether the caller got any of it, and
-    ``complete`` whether it was all there is. ``slot`` is the engine's, where it is given out
-    here; ``worked`` counts prompt tokens that it computed, where it tells (else -1), and is
+    """What is sent, and what came back so far. ``touched`` is loop time of the last byte, which
+    ``heard`` has by replicas' URLs, ``answering`` whether there was one; ``sent`` whether the
+    caller got any of it, and ``complete`` whether it was all there is. ``slot`` is the engine's,
+    where it is given out here; ``worked`` counts prompt tokens that it computed, where it tells
+    (else -1), and is
     ``noted`` once. ``idle`` while it waits for the replica, ``asked`` to stop before it waits
     again, ``over`` when it is only to be cleared away. ``on_tokens`` hears how many there are, at
     the first and then every ``PROGRESS_EVERY_S`` at most, next at ``tell_at`` (loop time)."""
@@ -64,6 +65,7 @@ class Attempt:
     operation: str
     usage: Usage
     reply: Reply
+    heard: dict[str, float]
     story: Story | None = None
     adapter: Engine = field(init=False)
     served: str = field(init=False)
@@ -178,7 +180,9 @@ class Attempt:
             raise self._broken("the model server broke off") from error
         finally:
             self.idle = False
-        self.touched, self.answering = asyncio.get_running_loop().time(), True
+        now = asyncio.get_running_loop().time()
+        self.touched, self.answering = now, True
+        self.heard[self.placed.facts.url] = now
         return chunk
 
     async def _read(self, response: aiohttp.ClientResponse, most: int) -> bytes:

@@ -2,9 +2,10 @@
 
 import asyncio
 import contextlib
+import ipaddress
 import socket
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 
@@ -15,6 +16,7 @@ from granian.server.embed import Server
 
 from metering.core.facts import BusinessFacts
 from metering.core.usage import UsageRow
+from scheduler.addresses import Network
 from scheduler.clock import SystemClock
 from scheduler.core.fleet import ModelFacts, ReplicaFacts
 from scheduler.core.policy import Policy
@@ -37,6 +39,7 @@ KEY = "fl_live_ownerkeyownerkeyownerkey"
 URGENT_KEY = "fl_live_urgentkeyurgentkeyurgent"
 LOW_KEY = "fl_live_lowkeylowkeylowkeylowkeylo"
 
+EVERYWHERE = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 TURN_S = 0.005
 Body = dict[str, object]
 
@@ -270,7 +273,7 @@ async def gate(
     max_body: int = 1024 * 1024,
     metrics_token: str = "",
     grace: float = 2.0,
-    allowed: Callable[[str], bool] = lambda address: True,
+    networks: Sequence[Network] = EVERYWHERE,
     composed: Callable[[Runtime], App] = alone,
     clock: Clock | None = None,
     books: MemoryBooks | None = None,
@@ -302,8 +305,7 @@ async def gate(
         pepper=memory.pepper,
         max_body=max_body,
         metrics_token=metrics_token,
-        address_allowed=allowed,
-        url_allowed=lambda url: True,
+        networks=networks,
     )
 
     port = free_port()

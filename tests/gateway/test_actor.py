@@ -11,9 +11,10 @@ import scheduler.actor
 import scheduler.rescue
 from metering.core.facts import AccessSnapshot, BusinessFacts
 from scheduler.calls import Call, Placed, Refusal
-from scheduler.core import events
+from scheduler.core import demand, events, membership
 from scheduler.core.decisions import Decision
 from scheduler.core.events import Fault
+from scheduler.core.fleet import FleetSnapshot
 from scheduler.core.policy import Policy
 from scheduler.core.state import State
 from scheduler.core.step import step
@@ -21,7 +22,7 @@ from scheduler.core.step import step
 from .harness import KEY, LOW_KEY, URGENT_KEY, furnished, gate
 from .harness import replica as facts_of
 from .stub import DONE, Held, delta, stub
-from .world import World
+from .world import POOL, World
 
 
 async def test_c08_the_freed_slot_is_handed_on_past_a_waiter_that_leaves() -> None:
@@ -301,3 +302,37 @@ async def test_from_outside_a_step_that_raises_is_one_500(monkeypatch: pytest.Mo
         assert held.order == ["run", "top", "one", "two", "low"]
         statuses = [row.status for row in await gateway.rows(6)]
         assert sorted(statuses) == ["internal_error"] + ["ok"] * 5
+
+
+async def test_replicas_that_change_together_are_laid_out_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Fifty that join, and fifty that leave, come to what they come to one by one."""
+    changes = [
+        events.ReplicaChanged(
+            replace(facts_of("http://x", name=f"r{n:02}"), slots=2), POOL, True, 1
+        )
+        for n in range(50)
+    ]
+    world, single = World(), World()
+    laid = 0
+    renew = demand.renew_layout
+
+    def counted(state: State) -> None:
+        nonlocal laid
+        laid += 1
+        renew(state)
+
+    monkeypatch.setattr(membership, "renew_layout", counted)
+    world.scheduler.set_replicas(changes)
+    assert laid == 1
+    for change in changes:
+        single.scheduler.set_replica(change)
+    assert laid == 51
+    assert (world.state.free, world.state.pools["pool"].slots) == (100, 100)
+    assert world.state.free == single.state.free
+    assert all(held.counted for held in world.state.replicas.values())
+    world.scheduler.set_replicas([])
+    world.scheduler.keep_replicas(FleetSnapshot())
+    assert laid == 52
+    assert (world.state.free, world.state.replicas) == (0, {})

@@ -192,7 +192,7 @@ async def test_however_many_come_it_is_told_once_a_second() -> None:
 
     facts = replica("http://127.0.0.1:1")
     payload = parse(b'{"model":"chat","messages":[],"stream":true}', "chat")
-    attempt = Attempt(Placed(facts, 1, 1, 0, 0), payload, "chat", Usage(), Reply(send, list))
+    attempt = Attempt(Placed(facts, 1, 1, 0, 0), payload, "chat", Usage(), Reply(send, list), {})
     told: list[tuple[int, int]] = []
     attempt.on_tokens = lambda tokens: told.append((centiseconds, tokens))
     tap = Tap(attempt.usage, show_usage=False, rename=None)

@@ -1,5 +1,6 @@
 """What leaves an engine's cache reaches the core."""
 
+import ipaddress
 import logging
 from dataclasses import replace
 
@@ -16,6 +17,7 @@ from .spying import Told
 
 WORDS = "word " * 300
 CACHE_TOKENS = 2048
+ELSEWHERE = (ipaddress.ip_network("192.0.2.0/24"),)
 
 
 def small_card() -> Settings:
@@ -80,8 +82,8 @@ async def test_how_much_the_cache_holds_is_told(core: Told) -> None:
         listen(small_card()) as emulator,
         gate(furnished(replica(emulator.url, served="org/Model-7B"))) as running,
     ):
-        await running.runtime.probes.round()
-        assert core.of(Measured)[-1].cache_tokens == CACHE_TOKENS
+        await running.until(lambda: bool(core.of(Measured)), within=20)
+        await running.until(lambda: core.of(Measured)[-1].cache_tokens == CACHE_TOKENS, within=20)
 
 
 async def test_publishers_follow_the_fleet(core: Told) -> None:
@@ -125,7 +127,7 @@ async def test_publishers_live_where_replicas_may(
             replica("http://127.0.0.1:1"),
             kv_events_url=one.url.replace("127.0.0.1", "localhost"),
         )
-        async with gate(furnished(facts), allowed=lambda address: False) as running:
+        async with gate(furnished(facts), networks=ELSEWHERE) as running:
             await running.until(lambda: "KV cache events of replica r1" in caplog.text)
             assert "outside the networks" in caplog.text
             running.runtime.kv_events._changed.set()

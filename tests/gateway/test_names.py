@@ -4,8 +4,8 @@ import json
 from dataclasses import replace
 
 import pytest
+from django.conf import settings
 
-from console.config.wiring import address_allowed
 from scheduler.core.events import ReplicaChanged
 from scheduler.core.fleet import ModelFacts, PoolFacts
 from scheduler.gateway.naming import hide, hide_in_text, model_renamer
@@ -229,7 +229,9 @@ async def test_f05_an_address_outside_is_refused_at_connect(host: str) -> None:
     """F05: link-local, mapped, foreign or obscurely written: checked where the connection is
     made too, whatever was checked when the replica was saved."""
     async with stub() as server:
-        async with gate(furnished(replica(server.url)), allowed=address_allowed) as gateway:
+        async with gate(
+            furnished(replica(server.url)), networks=settings.FAIRLANE_REPLICA_CIDRS
+        ) as gateway:
             await put_in(gateway, f"http://{host}:{server.port}")
             response = await gateway.chat(model="odd")
             assert response.status_code in (502, 503)
@@ -240,10 +242,13 @@ async def test_f05_an_address_outside_is_refused_at_connect(host: str) -> None:
 
 async def test_f05_a_name_is_judged_by_what_it_resolves_to() -> None:
     """F05: ``localhost`` is allowed where loopback is, and not where it is not."""
-    async with stub() as server, gate(furnished(), allowed=address_allowed) as gateway:
+    async with (
+        stub() as server,
+        gate(furnished(), networks=settings.FAIRLANE_REPLICA_CIDRS) as gateway,
+    ):
         await put_in(gateway, f"http://localhost:{server.port}")
         assert (await gateway.chat(model="odd")).status_code == 200
-    async with stub() as server, gate(furnished(), allowed=lambda _: False) as gateway:
+    async with stub() as server, gate(furnished(), networks=()) as gateway:
         await put_in(gateway, f"http://localhost:{server.port}")
         assert (await gateway.chat(model="odd")).status_code in (502, 503)
         assert not server.seen

@@ -1,21 +1,28 @@
 """Replicas' own figures: read from each engine's page, averaged, and unknown when stale."""
 
 import asyncio
+import ipaddress
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 
 import pytest
 
+from scheduler.addresses import Network, allows
 from scheduler.core.events import Measured
 from scheduler.core.fleet import FleetSnapshot, ReplicaFacts
 from scheduler.emulator.app import listen
 from scheduler.emulator.settings import Settings
 from scheduler.engines import engine
-from scheduler.probes import MOST_BYTES, Probes
+from scheduler.probes import Probes
+from scheduler.probing.answer import MOST_BODY_BYTES
+from scheduler.probing.fetching import Fetcher
+from scheduler.probing.messages import Figures
+from scheduler.probing.paging import Paging, Watched
+from scheduler.probing.prober import Prober
 from scheduler.readings import Reading, Window, merged, read
 
-from .harness import furnished, gate, replica
+from .harness import EVERYWHERE, furnished, gate, replica
 from .stub import Seen, Stub, Wire, stub
 
 VLLM = """\
@@ -68,6 +75,13 @@ sglang:max_total_num_tokens{dp_rank="0",tp_rank="0"} 471258.0
 sglang:max_total_num_tokens{dp_rank="0",tp_rank="1"} 471258.0
 sglang:max_total_num_tokens{dp_rank="1",tp_rank="0"} 471000.0
 """
+ODD = """\
+vllm:num_requests_running{a="}",b="x 9",c="\\\\"} 4 1700000000000
+vllm:num_requests_running{ a="say \\"{\\"", }   6.0e0
+vllm:num_requests_waiting {a="b"}\t5
+vllm:num_requests_waiting_total{a="b"} 5
+# vllm:num_requests_waiting 7
+"""
 LLAMACPP = """\
 llamacpp:requests_processing 2
 llamacpp:requests_deferred 6
@@ -106,6 +120,7 @@ DCGM_FI_DEV_FB_FREE{gpu="0"} 10000
         ("oip", TRITON, Reading(0.5, None, None, 2)),
         ("openai", DCGM, Reading(0.6, 0.75, None, None)),
         ("vllm", VLLM + DCGM, Reading(0.6, 0.375, 7, 3)),
+        ("vllm", ODD, Reading(None, None, 10, 5)),
         ("vllm", "", Reading()),
         ("vllm", '{"status": "ok"}', Reading()),
         ("vllm", "vllm:kv_cache_usage_perc NaN\nvllm:num_requests_waiting +Inf\n", Reading()),
@@ -117,7 +132,15 @@ def test_each_engine_s_page_is_read(name: str, page: str, expected: Reading) -> 
     assert read(page, engine(name).metrics) == expected
 
 
-@pytest.mark.parametrize("line", ["vllm:num_requests_running", "vllm:num_requests_running{ 1"])
+@pytest.mark.parametrize(
+    "line",
+    [
+        "vllm:num_requests_running",
+        "vllm:num_requests_running{ 1",
+        'vllm:num_requests_running{a="b} 1',
+        "vllm:num_requests_running one",
+    ],
+)
 def test_a_page_that_is_none_is_said_to_be(line: str) -> None:
     with pytest.raises(ValueError, match=r"\S"):
         read(line, engine("vllm").metrics)
@@ -173,12 +196,21 @@ async def server() -> AsyncIterator[Stub]:
 
 
 class Heard:
-    """What was told, by replica."""
+    """Readings taken here, in place of the probing process, and what was told of them."""
 
-    def __init__(self, *, allowed: Callable[[str], bool] = lambda url: True) -> None:
+    def __init__(self, networks: Sequence[Network] = EVERYWHERE) -> None:
         self.last: dict[str, Measured] = {}
         self.news = asyncio.Event()
-        self.probes = Probes(self._hear, allowed=allowed)
+        self.prober = Prober(networks)
+        self.probes = Probes(self._hear, self.prober)
+        self.fetcher = Fetcher(allows(networks))
+        self.faults: list[str] = []
+        self.paging = Paging(self.fetcher, self._told, lambda number: None, self.faults.append)
+        self.paging.window_s = 10.0
+        self._watched: dict[int, Watched] = {}
+
+    def _told(self, number: int, mean: Reading, problem: str) -> None:
+        self.prober.on_figures(Figures(number, mean, problem))
 
     def _hear(self, event: Measured) -> None:
         self.last[event.replica] = event
@@ -187,18 +219,32 @@ class Heard:
     def watch(self, *replicas: ReplicaFacts) -> None:
         self.probes.watch(FleetSnapshot(replicas={facts.name: facts for facts in replicas}))
 
+    async def round(self) -> None:
+        """Read every replica once."""
+        ordered = self.prober._standing.read
+        for number, (urls, name) in ordered.items():
+            if number not in self._watched:
+                self._watched[number] = Watched(urls, name)
+            self.paging.begin(number, self._watched[number])
+        await asyncio.gather(*self.paging._open)
+        assert not self.faults
+
+    async def close(self) -> None:
+        await self.paging.close()
+        await self.fetcher.close()
+
 
 @pytest.fixture
 async def heard() -> AsyncIterator[Heard]:
     found = Heard()
     yield found
-    await found.probes.close()
+    await found.close()
 
 
 async def test_engine_and_card_together(server: Stub, heard: Heard) -> None:
     server.health = pages = Pages(metrics=VLLM, dcgm=DCGM)
     heard.watch(card(server.url))
-    await heard.probes.round()
+    await heard.round()
     assert heard.last["r1"] == Measured("r1", 0.6, 0.375, 3)
     assert sorted(pages.asked) == ["/dcgm", "/metrics"]
 
@@ -206,7 +252,7 @@ async def test_engine_and_card_together(server: Stub, heard: Heard) -> None:
 async def test_another_address_for_metrics(server: Stub, heard: Heard) -> None:
     server.health = Pages(other=SGLANG)
     heard.watch(replace(replica(server.url, engine="sglang"), metrics_url=server.url + "/other"))
-    await heard.probes.round()
+    await heard.round()
     assert heard.last["r1"] == Measured("r1", None, 0.75, 9)
 
 
@@ -216,26 +262,26 @@ async def test_a_page_that_fails_is_no_sample_and_is_logged_once(
     caplog.set_level(logging.INFO, "scheduler.probes")
     server.health = pages = Pages(metrics=VLLM)
     heard.watch(replica(server.url, slots=8))
-    await heard.probes.round()
-    for bad in ("vllm:num_requests_running{", "x" * (MOST_BYTES + 1)):
+    await heard.round()
+    for bad in ("vllm:num_requests_running{", "x" * (MOST_BODY_BYTES + 1)):
         pages.pages["/metrics"] = bad
         for _ in range(2):
-            await heard.probes.round()
+            await heard.round()
             assert heard.last["r1"] == Measured("r1", None, 0.375, 3)
     assert len(caplog.records) == 1
     pages.pages["/metrics"] = VLLM
-    await heard.probes.round()
+    await heard.round()
     del pages.pages["/metrics"]
-    await heard.probes.round()
+    await heard.round()
     assert "answered 404" in caplog.records[-1].getMessage()
     assert len(caplog.records) == 2
 
 
 async def test_stale_is_unknown(server: Stub, heard: Heard) -> None:
     server.health = pages = Pages(metrics=VLLM)
-    heard.probes.policy = type(heard.probes.policy)(metrics_window_s=0.2)
+    heard.paging.window_s = 0.2
     heard.watch(replica(server.url))
-    await heard.probes.round()
+    await heard.round()
     assert heard.last["r1"].queue == 3
     del pages.pages["/metrics"]
 
@@ -244,7 +290,7 @@ async def test_stale_is_unknown(server: Stub, heard: Heard) -> None:
 
     async with asyncio.timeout(5):
         while known():
-            await heard.probes.round()
+            await heard.round()
     assert heard.last["r1"] == Measured("r1", None, None, None)
 
 
@@ -254,7 +300,7 @@ async def test_one_that_hangs_holds_up_no_other(server: Stub, heard: Heard) -> N
     async with stub() as other:
         other.health = Pages(metrics=VLLM)
         heard.watch(replica(server.url, name="slow"), replica(other.url, name="fast"))
-        round_ = asyncio.create_task(heard.probes.round())
+        round_ = asyncio.create_task(heard.round())
         async with asyncio.timeout(1.5):
             await heard.news.wait()
         assert list(heard.last) == ["fast"]
@@ -263,27 +309,27 @@ async def test_one_that_hangs_holds_up_no_other(server: Stub, heard: Heard) -> N
 
 
 async def test_an_address_that_is_not_allowed_is_not_read(server: Stub) -> None:
-    server.health = pages = Pages(metrics=VLLM)
-    heard = Heard(allowed=lambda url: "/dcgm" not in url)
-    heard.watch(card(server.url))
-    await heard.probes.round()
+    server.health = pages = Pages(metrics=VLLM, dcgm=DCGM)
+    heard = Heard([ipaddress.ip_network("127.0.0.1/32")])
+    elsewhere = server.url.replace("127.0.0.1", "127.0.0.2")
+    heard.watch(replace(replica(server.url), dcgm_url=elsewhere + "/dcgm"))
+    await heard.round()
     assert pages.asked == ["/metrics"]
     assert heard.last["r1"].queue == 3
-    await heard.probes.close()
+    await heard.close()
 
 
 async def test_a_replica_that_left_or_moved_is_forgotten(server: Stub, heard: Heard) -> None:
     server.health = Pages(metrics=VLLM, other="")
     heard.watch(replica(server.url))
-    await heard.probes.round()
+    await heard.round()
     heard.watch(replace(replica(server.url), metrics_url=server.url + "/other"))
-    await heard.probes.round()
+    await heard.round()
     assert heard.last["r1"] == Measured("r1", None, None, None)
     heard.last.clear()
     heard.watch()
-    await heard.probes.round()
+    await heard.round()
     assert not heard.last
-    assert not heard.probes.means
 
 
 async def test_somebody_else_s_requests_are_noticed(
@@ -292,7 +338,7 @@ async def test_somebody_else_s_requests_are_noticed(
     server.health = Pages(metrics=VLLM)
     heard.watch(replica(server.url, slots=4))
     for _ in range(3):
-        await heard.probes.round()
+        await heard.round()
     told = [record.getMessage() for record in caplog.records]
     assert told == ["replica r1 runs 7 requests on 4 slots: somebody else uses it too"]
 
@@ -310,9 +356,11 @@ async def test_the_running_gateway_shows_and_exports_them(server: Stub) -> None:
         assert 'fairlane_replica_queue_depth{replica="r1"} 3.0' in text
         (shown,) = running.runtime._publisher.frame().replicas
         assert (shown.gpu, shown.memory, shown.queue) == (0.6, 0.375, 3)
+        # Another page that is none: what the first one said is forgotten.
+        running.memory.replica(replace(card(server.url), metrics_url=server.url + "/none"))
         pages.pages.clear()
-        running.runtime.probes._watches["r1"].window._held.clear()
-        await running.runtime.probes.round()
+        running.memory.tell("fleet")
+        await running.until(lambda: state.replicas["r1"].queue is None)
         text = (await running.client.get("/metrics")).text
         assert 'replica_gpu_util_ratio{replica="r1"}' not in text
 
@@ -330,10 +378,11 @@ async def test_slots_hold_whatever_the_metrics_say(server: Stub) -> None:
 
     server.answer = held
     async with gate(furnished(replica(server.url, slots=8))) as running:
+        state = running.runtime.scheduler.state
         calls = [asyncio.create_task(running.chat()) for _ in range(20)]
         await running.until(lambda: len(server.seen) == 8)
         await running.until(lambda: sum(running.runtime.scheduler.state.lane_queued) == 12)
-        await running.runtime.probes.round()
+        await running.until(lambda: state.replicas["r1"].queue == 0)
         assert len(server.seen) == 8
         release.set()
         assert {(await call).status_code for call in calls} == {200}
@@ -343,7 +392,6 @@ async def test_slots_hold_whatever_the_metrics_say(server: Stub) -> None:
 async def test_the_emulator_s_pages_are_read(heard: Heard) -> None:
     async with listen(Settings(), "127.0.0.1", 0) as emulator:
         heard.watch(replace(replica(emulator.url), dcgm_url=emulator.url + "/dcgm/metrics"))
-        await heard.probes.round()
+        await heard.round()
         found = heard.last["r1"]
         assert found == Measured("r1", 0.0, 0.0, 0, Settings().service.kv_tokens)
-        assert heard.probes.means["r1"].running == 0
