@@ -7,7 +7,7 @@ the others longer by the slope as well. What takes a fixed time takes that.
 """
 
 from .estimates import STEP_PRIOR
-from .outstanding import closed, wait_for_others
+from .outstanding import AHEAD, closed, wait_for_others
 from .prefixes import WORTH
 from .replica import Replica
 from .request import Request
@@ -34,18 +34,34 @@ def completion(state: State, request: Request, replica: Replica) -> float:
 def shut(state: State, request: Request, replica: Replica) -> bool:
     """Whether the replica has so much to prefill for work that is as urgent, or more so, that the
     request would only wait there, where nobody can put urgent work before it: unless what the
-    replica has of its prompt is worth that. The modes that weigh replicas by other
-    things do not look at that."""
-    if not request.generative or not closed(replica, request.lane):
+    replica has of its prompt is worth that, or it is short enough to slip in. The modes that weigh
+    replicas by other things do not look at that."""
+    lane = request.lane
+    if not request.generative or not closed(replica, lane):
         return False
     policy, ticket = state.policy, request.ticket
     if policy.placement.mode != "completion" or policy.mode == "fifo":
         return False
-    if ticket.blocks and not request.produced:
-        own = prefill_of(state, request, replica)
+    knows = bool(ticket.blocks) and not request.produced
+    if not knows and lane != 1:
+        return True
+    own = prefill_of(state, request, replica)
+    if knows:
         saved = state.estimates.prefill(ticket.model, replica.facts.name, ticket.prompt) - own
-        return WORTH * saved < sum(replica.prefill_ns[: request.lane + 1])
-    return True
+        if WORTH * saved >= sum(replica.prefill_ns[: lane + 1]):
+            return False
+    return lane != 1 or not _slips_in(state, replica, own)
+
+
+def _slips_in(state: State, replica: Replica, own: float) -> bool:
+    """Whether a prompt of P1 that takes ``own`` ns saves more, by the lanes' weights, than it costs
+    P0, when it shares the card with that instead of waiting for it. Evaluations can always wait."""
+    urgent, same, _ = replica.prefill_ns
+    queues, serial = state.policy.queues, state.estimates.serial(replica.facts.name)
+    if same > AHEAD or serial > 0.5:
+        return False
+    later = own * sum(lane == 0 for _, _, _, lane in replica.prefills.values())
+    return later * queues.P0.weight < (urgent - later) * queues.P1.weight
 
 
 def prefill_of(state: State, request: Request, replica: Replica) -> float:

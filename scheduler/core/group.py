@@ -107,6 +107,7 @@ class Group:
                 heappush(heap, entry)
 
     def _takes_work(self, replica: Replica) -> bool:
+        # What may slip in there is offered it when something ends: most prompts may not.
         return replica.running < replica.facts.slots and not (self.gated and closed(replica, 0))
 
     def _fill(self) -> None:
