@@ -33,9 +33,9 @@ def completion(state: State, request: Request, replica: Replica) -> float:
 
 def shut(state: State, request: Request, replica: Replica) -> bool:
     """Whether the replica has so much to prefill for work that is as urgent, or more so, that the
-    request would only wait there, where nobody can put urgent work before it: unless what the
-    replica has of its prompt is worth that, or it is short enough to slip in. The modes that weigh
-    replicas by other things do not look at that."""
+    request would only wait there, where nobody can put urgent work before it: unless little of its
+    prompt is still to be computed there, and it saves more by that than it waits, or it is short
+    enough to slip in. The modes that weigh replicas by other things do not look at that."""
     lane = request.lane
     if not request.generative or not closed(replica, lane):
         return False
@@ -48,28 +48,37 @@ def shut(state: State, request: Request, replica: Replica) -> bool:
     own = prefill_of(state, request, replica)
     if knows:
         saved = state.estimates.prefill(ticket.model, replica.facts.name, ticket.prompt) - own
-        if WORTH * saved >= sum(replica.prefill_ns[: lane + 1]):
+        if own < AHEAD and WORTH * saved >= sum(replica.prefill_ns[: lane + 1]):
             return False
-    return lane != 1 or not _slips_in(state, replica, own)
+    return lane != 1 or not _slips_in(state, request, replica, own)
 
 
-def _slips_in(state: State, replica: Replica, own: float) -> bool:
+def _slips_in(state: State, request: Request, replica: Replica, own: float) -> bool:
     """Whether a prompt of P1 that takes ``own`` ns saves more, by the lanes' weights, than it costs
     P0, when it shares the card with that instead of waiting for it. Evaluations can always wait."""
-    urgent, same, _ = replica.prefill_ns
-    queues, serial = state.policy.queues, state.estimates.serial(replica.facts.name)
-    if same > AHEAD or serial > 0.5:
+    model, serial = request.ticket.model, state.estimates.serial(replica.facts.name)
+    if replica.prefill_ns[1] > AHEAD or serial > 0.5:
         return False
-    later = own * sum(lane == 0 for _, _, _, lane in replica.prefills.values())
-    return later * queues.P0.weight < (urgent - later) * queues.P1.weight
+    # Of those that wait for such cards each has its part, and as much to prefill as those there.
+    cards = sum(map(len, state.layout.sets.get((model, 0), ()))) or 1
+    waiting = state.queues.waiting.get((model, 0), 0) / cards
+    there = sum(lane == 0 for _, _, _, lane in replica.prefills.values())
+    saved = replica.prefill_ns[0] * (1.0 + waiting / there) - own * there
+    queues = state.policy.queues
+    return own * (there + waiting) * queues.P0.weight < saved * queues.P1.weight
 
 
 def prefill_of(state: State, request: Request, replica: Replica) -> float:
     """ns that the replica will need until the request's first token, with nothing beside it."""
-    ticket, name = request.ticket, replica.facts.name
+    ticket, name, tokens = request.ticket, replica.facts.name, request.ticket.prompt
     if request.produced:
-        return float(state.estimates.resuming(ticket, name, request.produced))
-    tokens = ticket.prompt
+        known = state.estimates.resumes.get((ticket.model, name))
+        if not ticket.blocks or (known is not None and name == request.last):
+            return float(state.estimates.resuming(ticket, name, request.produced))
+        tokens += request.produced
+        if name == request.last:
+            # What it left there followed its prompt.
+            tokens -= state.prefixes.behind(name, ticket.blocks)
     if ticket.blocks:
         tokens = max(1, tokens - state.prefixes.tokens(name, ticket.blocks))
     return state.estimates.prefill(ticket.model, name, tokens)

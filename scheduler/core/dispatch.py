@@ -5,10 +5,13 @@ from heapq import heappop, heappush
 
 from .admission import lighten, refused_late, too_many, turned_away
 from .aside import first_served, keep, passes, precedence, rank, reseat
+from .caching import enter
+from .caching import leave as leave_cache
 from .choice import choose, overdue_here
 from .cold import may_wait
 from .completion import completion, prefill_of
 from .decisions import Decision, Dispatch, Promote, Reason, Reject
+from .delay import first_delayed, holder_to_wait_for, wait_for
 from .outstanding import advance, begin, closed, leave, tidy
 from .paths import note_start
 from .placement import may_start, place, served
@@ -40,7 +43,7 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
         replica = place(state, request)
     if replica is not None and choose(state, replica) is None:
         _admit(state, request)
-        start(state, request, replica, out, "set")
+        _start_or_wait(state, request, replica, out)
         return
     if not tenant.may_wait:
         reason = Reason.QUEUE_FULL if tenant.may_run else Reason.CONCURRENCY_EXCEEDED
@@ -56,6 +59,17 @@ def start_or_queue(state: State, request: Request, out: list[Decision]) -> None:
             fill(state, other, out)
     elif request.ticket is not ticket:
         start_or_queue(state, request, out)
+
+
+def _start_or_wait(state: State, request: Request, replica: Replica, out: list[Decision]) -> None:
+    """Run a new request on the replica, unless it should wait for the one that has its prefix."""
+    if request.ticket.blocks and request.tenant.may_wait and not too_many(state, request):
+        holder = holder_to_wait_for(state, request, replica)
+        if holder is not None:
+            enqueue(state, request)
+            wait_for(state, request, holder, replica)
+            return
+    start(state, request, replica, out, "set")
 
 
 def _turned_away(state: State, request: Request, out: list[Decision]) -> bool:
@@ -113,6 +127,12 @@ def fill(state: State, replica: Replica, out: list[Decision]) -> None:
                 skip.add((request.ticket.model, request.lane))
         elif why != "guard" and state.queues.aside and not passes(state, request, replica):
             skip.add((request.ticket.model, request.lane))
+        elif (
+            request.ticket.blocks
+            and why == "set"
+            and (holder := _holder(state, request, replica)) is not None
+        ):
+            wait_for(state, request, holder, replica)
         else:
             unqueue(state, request)
             start(state, request, replica, out, why)
@@ -121,7 +141,28 @@ def fill(state: State, replica: Replica, out: list[Decision]) -> None:
 def _next(
     state: State, replica: Replica, skip: Collection[tuple[str, int]]
 ) -> tuple[Request, str] | None:
-    """Of those set aside and those in line whose turn it is on the replica, and why."""
+    """Of those that wait for the replica alone, those set aside and those in line whose turn it is
+    there, and why."""
+    if not state.queues.aside and not state.queues.delayed:
+        return choose(state, replica, skip)
+    found = _next_of_all(state, replica, skip)
+    if state.queues.delayed and (found is None or found[1] != "guard"):
+        delayed = first_delayed(state, replica)
+        if delayed is not None and (found is None or rank(delayed) < rank(found[0])):
+            return delayed, "set"
+    return found
+
+
+def _holder(state: State, request: Request, replica: Replica) -> Replica | None:
+    """The replica that a request in line should rather wait for."""
+    if request.ticket.id in state.queues.aside or request.holder:
+        return None
+    return holder_to_wait_for(state, request, replica)
+
+
+def _next_of_all(
+    state: State, replica: Replica, skip: Collection[tuple[str, int]]
+) -> tuple[Request, str] | None:
     if not state.queues.aside:
         return choose(state, replica, skip)
     aside = _startable(state, replica)
@@ -168,6 +209,20 @@ def fill_vacated(state: State, out: list[Decision]) -> None:
         reseat(state)
         if replica is not None:
             fill(state, replica, out)
+
+
+def fill_moved(state: State, out: list[Decision]) -> None:
+    """Where one has left a line, the next may find more of its prompt than that on a replica which
+    has enough to prefill."""
+    moved = state.queues.moved
+    while moved:
+        flow = moved.pop()
+        if state.gates and flow in state.queues.waiting:
+            head = state.queues.foremost(flow, state.tenants)
+            if head is not None and head.ticket.blocks:
+                replica = place(state, head)
+                if replica is not None:
+                    fill(state, replica, out)
 
 
 def fill_all(state: State, out: list[Decision]) -> None:
@@ -230,7 +285,7 @@ def occupy(state: State, request: Request, replica: Replica) -> None:
     request.seen, request.first, request.prefill = 0, 0, 0.0
     request.kv = 0 if facts.kv_tokens is None else replica.need(request.context)
     running = float(replica.running)
-    ticket, prefixes, estimates = request.ticket, state.prefixes, state.estimates
+    ticket, estimates = request.ticket, state.estimates
     if request.generative:
         request.prefill = prefill_of(state, request, replica)
         decoding = estimates.decoding(ticket, facts.name, running, request.produced)
@@ -242,14 +297,13 @@ def occupy(state: State, request: Request, replica: Replica) -> None:
             heappush(state.gates, (until, facts.name))
     else:
         request.estimate = estimates.expected(ticket, facts.name, running, request.produced)
-    if ticket.blocks or ticket.session:
-        request.held = 0 if request.produced else prefixes.tokens(facts.name, ticket.blocks)
-        prefixes.note(facts.name, ticket.session, ticket.blocks, replica.cache_room())
     if replica.counted and replica.running <= facts.slots:
         state.free -= 1
     rate = 1.0 / (request.estimate or 1)
     replica.turnover += rate
     replica.kv_used += request.kv
+    if ticket.blocks or ticket.session:
+        enter(state, request, replica)
     replica.kv_variance += request.variance
     replica.kv_turnover += request.kv * rate
     replica.holds[request.ticket.id] = request
@@ -297,6 +351,8 @@ def release(state: State, request: Request, *, lost: bool = False) -> Replica:
     replica.running -= 1
     replica.kv_used -= request.kv
     replica.kv_variance -= request.variance
+    if request.named or state.prefixes.caches:
+        leave_cache(state, request, replica)
     use = replica.use
     use.running[lane] -= 1
     use.promoted -= request.promoted

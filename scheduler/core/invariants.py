@@ -11,9 +11,11 @@ from .aside import MOST_KEPT, kept_for
 from .choice import allowed
 from .completion import shut
 from .decisions import Dispatch, Preempt, Promote
+from .delay import MOST as MOST_DELAYED
 from .placement import may_start
+from .prefixes import MOST_BLOCKS, MOST_SESSIONS, Prefixes
 from .replica import Replica
-from .request import YIELDING, Request
+from .request import QUEUED, YIELDING, Request
 from .state import State
 from .ticket import CONTINUE, NEVER
 
@@ -66,6 +68,37 @@ def check_counts(state: State) -> None:
         here = [request for request in requests if request.replica is replica]
         hold(len(here) == len(replica.holds), replica.facts.name, "holds", len(here))
         check_replica(replica)
+    check_delays(state)
+    check_prefixes(state.prefixes)
+
+
+def check_delays(state: State) -> None:
+    """Who waits for one replica alone waits, is in no line, and only few do."""
+    known = {r.ticket.id: r.holder for r in state.requests.values() if r.holder}
+    listed = {name: holder for holder, all_ in state.queues.delayed.items() for name in all_}
+    hold(known == listed, "wait for one replica alone:", known, listed)
+    ends = {request.ticket.id: until for until, _, request in state.queues.delays}
+    for name in known:
+        request = state.requests[name]
+        hold(request.phase is QUEUED, name, "waits for a replica and runs")
+        hold(name not in state.queues.aside, name, "is set aside twice")
+        hold(ends.get(name) == request.delayed, name, "waits for a replica without end")
+    for holder, waiting in state.queues.delayed.items():
+        hold(len(waiting) <= MOST_DELAYED, len(waiting), "wait for", holder)
+
+
+def check_prefixes(prefixes: Prefixes) -> None:
+    """The index of prefixes is as large as it says, and within its bounds."""
+    count = sum(len(cache.blocks) for cache in prefixes.caches.values())
+    hold(prefixes.count == count <= MOST_BLOCKS, "blocks", prefixes.count, count)
+    hold(len(prefixes.sessions) <= MOST_SESSIONS, "sessions", len(prefixes.sessions))
+    for name, cache in prefixes.caches.items():
+        tokens = sum(cache.blocks.values())
+        hold(cache.tokens == tokens, name, "is believed to hold", cache.tokens, tokens)
+        hold(all(size > 0 for size in cache.blocks.values()), name, "holds empty blocks")
+    for block, name in prefixes.latest.items():
+        known = prefixes.caches.get(name)
+        hold(known is not None and block in known.blocks, name, "does not hold", block)
 
 
 def check_replica(replica: Replica) -> None:
@@ -74,7 +107,9 @@ def check_replica(replica: Replica) -> None:
     hold(replica.running == len(replica.holds), name, "runs", replica.running)
     tokens = sum(request.kv for request in held)
     hold(replica.kv_used == tokens, name, "counts", replica.kv_used, "tokens of", tokens)
-    hold(all(request.kv >= 0 for request in held), name, "holds less than nothing")
+    hold(all(request.kv >= request.named >= 0 for request in held), name, "holds less than nothing")
+    named = sum(request.named for request in held)
+    hold(replica.kv_named == named, name, "counts", replica.kv_named, "in blocks of", named)
     if replica.facts.kv_tokens is not None:
         hold(tokens <= replica.facts.kv_tokens, name, "holds", tokens, "tokens")
 
@@ -158,7 +193,8 @@ def check_preempted(state: State, decision: Preempt) -> None:
 def check_work_conserving(state: State, waiting: Iterable[Request]) -> None:
     """None of these waiting requests could use a slot of its placement set that is free, nor an
     overdue one a slot for such, unless the replica is kept for a larger one ahead, or has enough to
-    prefill, or many larger ones come first; in mode fifo a single one that came before."""
+    prefill, or many larger ones come first, or it waits for another replica, which has its prefix;
+    in mode fifo a single one that came before."""
     waiting = list(waiting)
     share = state.policy.starvation.pool_share
     patience = state.policy.queues.P2.max_wait_ms * MS
@@ -174,7 +210,9 @@ def check_work_conserving(state: State, waiting: Iterable[Request]) -> None:
         for replica in open_now:
             name = replica.facts.name
             due = name in inside and allowed(state, replica.use, request.lane)
-            due = due or (overdue and replica.use.promotable(share))
+            due = (due and request.holder in ("", name)) or (
+                overdue and replica.use.promotable(share)
+            )
             if due and not _blocked(state, waiting, request, replica):
                 hold(not could_take(state, request, replica), request.ticket, "waits for", name)
 
@@ -211,6 +249,7 @@ def check_order(state: State, decision: Dispatch, waiting: Iterable[Request]) ->
             and state.tenant(ticket.business).may_run
             and replica.takes(ticket.model, other.lane, ticket.level)
             and not other.avoids(replica)
+            and other.holder in ("", replica.facts.name)
             and (ticket.model, other.lane) not in closed
             and replica.facts.name in placement_set(state, other)
         ):
@@ -228,6 +267,7 @@ def check_rest(state: State) -> None:
     hold(not any(counts), "counts are left:", counts)
     queues = state.queues
     hold(not (queues.waiting or queues.retries or queues.aside), "queues are not empty")
+    hold(not queues.delayed, "requests wait for one replica alone")
     hold(not any((*queues.lanes, *queues.missed)), "lines are left in the queues")
     hold(not (any(state.lane_tokens) or any(state.queuers)), "tokens are left in the queues")
     for replica in state.replicas.values():

@@ -70,7 +70,9 @@ def learn_from(state: State, request: Request, replica: Replica, event: Finished
     if event.output or event.prompt:
         estimates.answered(ticket.business, ticket.model, max(1, event.output))
     whole = not request.produced
-    if request.held and event.cached is not None and event.prompt:
+    request.seen = max(request.seen, event.output - request.produced)
+    # What was still being computed when it began could not be found, whatever there is room for.
+    if request.held and not request.ahead and event.cached is not None and event.prompt:
         found = int(ticket.prompt * min(1.0, event.cached / event.prompt))
         state.prefixes.correct(name, request.held, found)
     if event.prompt and not event.output:

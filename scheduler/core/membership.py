@@ -7,6 +7,7 @@ from . import events
 from .blame import clear_standing
 from .circuits import count_broken
 from .decisions import Decision
+from .delay import lose_holder
 from .demand import renew_layout
 from .dispatch import fill_all
 from .kinds import name_kind
@@ -43,6 +44,8 @@ def replica_changed(state: State, event: events.ReplicaChanged, out: list[Decisi
             touched=state.now,
         )
     replica = state.replicas[name]
+    if not replica.serving() or known is None or known.generation != event.generation:
+        lose_holder(state, name)
     replica.kind = state.estimates.homes[name] = name_kind(replica)
     if not event.more:
         _fleet_changed(state, out)
@@ -72,6 +75,7 @@ def replica_removed(state: State, event: events.ReplicaRemoved, out: list[Decisi
         # It may still be laid out for a moment, when more is told at once.
         replica.counted = replica.ready = False
         state.prefixes.forget(event.name)
+        lose_holder(state, event.name)
         _forget(state, replica)
     if not event.more:
         _fleet_changed(state, out)

@@ -143,7 +143,7 @@ def _weigh(
         if may_start(state, request, replica, gated=gated):
             cost = toll + completion(state, request, replica)
             if most:
-                cost += _left_behind(state, request, replica, most)
+                cost += left_behind(state, request, replica, most)
             found.append((cost, replica))
             looked += 1
             if looked == LOOKED_AT and large:
@@ -160,7 +160,7 @@ def _is_full(group: Group, request: Request) -> bool:
     )
 
 
-def _left_behind(state: State, request: Request, replica: Replica, most: int) -> float:
+def left_behind(state: State, request: Request, replica: Replica, most: int) -> float:
     """What it counts (ns) that the replica has not as much of the prompt as its home, ``most``
     tokens."""
     ticket, name = request.ticket, replica.facts.name

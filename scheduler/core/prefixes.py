@@ -7,15 +7,16 @@ size of its cache, and all of them together by ``MOST_BLOCKS``. What an engine s
 (``CacheChanged``, ``Finished.cached``) corrects what is believed.
 """
 
+from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from .ticket import PREFIX_BLOCK
 
-# Blocks remembered of all replicas together: about 150 bytes each.
+# Blocks remembered of all replicas together: about 190 bytes each, hash included.
 MOST_BLOCKS = 500_000
-# Of a replica that tells neither the size of its cache nor of its memory.
-USUAL_BLOCKS = 4_096
+# Tokens that a replica has room for which tells neither the size of its cache nor of its memory.
+USUAL_ROOM = 262_144
 # Conversations of which is known where they ran last.
 MOST_SESSIONS = 10_000
 # What is computed again displaces what others need again, and they others' still: a prefix that is
@@ -26,23 +27,35 @@ SMALLER, LARGER, LEAST_PART = 0.9, 1.01, 0.05
 
 
 @dataclass(slots=True)
-class Prefixes:
-    """``held``: by replica its blocks, the one used longest ago first; ``latest``: the replica that
-    had a block last; ``sessions``: the replica where a conversation ran last; ``parts`` of their
-    caches are in use for prompts, by replica."""
+class Cache:
+    """What one replica is believed to hold, ``tokens`` in all. Of each block how many tokens, the
+    one used longest ago first: those of the block, and, where a prompt has ended, of what followed
+    it that nobody has a name for. By its id what a request without blocks has left."""
 
-    held: dict[str, dict[int, None]] = field(default_factory=dict)
-    latest: dict[int, str] = field(default_factory=dict)
-    sessions: dict[str, str] = field(default_factory=dict)
+    # Of a plain dict the first entry is looked for behind all that were deleted before it.
+    blocks: OrderedDict[int | str, int] = field(default_factory=OrderedDict)
+    tokens: int = 0
+
+
+@dataclass(slots=True)
+class Prefixes:
+    """``caches`` by replica, with ``count`` blocks in all; ``latest``: the replica that had a block
+    last; ``sessions``: the replica where a conversation ran last; ``parts`` of their caches are in
+    use for prompts, by replica."""
+
+    caches: dict[str, Cache] = field(default_factory=dict)
+    latest: dict[int | str, str] = field(default_factory=dict)
+    sessions: OrderedDict[str, str] = field(default_factory=OrderedDict)
     parts: dict[str, float] = field(default_factory=dict)
+    count: int = 0
 
     def tokens(self, replica: str, blocks: Sequence[int]) -> int:
         """Tokens at the beginning of a prompt that the replica holds."""
-        held = self.held.get(replica)
-        if not held or not blocks or blocks[0] not in held:
+        cache = self.caches.get(replica)
+        if cache is None or not blocks or blocks[0] not in cache.blocks:
             return 0
         # Of a prompt its end goes before its beginning, so that what is there has no gaps.
-        low, high = 1, len(blocks)
+        held, low, high = cache.blocks, 1, len(blocks)
         while low < high:
             middle = (low + high + 1) // 2
             if blocks[middle - 1] in held:
@@ -50,6 +63,11 @@ class Prefixes:
             else:
                 high = middle - 1
         return low * PREFIX_BLOCK
+
+    def behind(self, replica: str, blocks: Sequence[int]) -> int:
+        """Tokens that the replica holds of what followed the whole prompt when that left it."""
+        cache = self.caches.get(replica)
+        return cache.blocks.get(blocks[-1], PREFIX_BLOCK) - PREFIX_BLOCK if cache else 0
 
     def home(self, session: str, blocks: Sequence[int]) -> str:
         """The replica that had most of the prompt last, or the conversation; "": nobody knows."""
@@ -59,23 +77,41 @@ class Prefixes:
                 return found
         return self.sessions.get(session, "") if session else ""
 
-    def note(self, replica: str, session: str, blocks: Sequence[int], room: int) -> None:
-        """The replica computes such a prompt, of a conversation ("": of none). Its cache has room
-        for so many tokens (0: not known)."""
-        if session:
-            self.sessions.pop(session, None)
-            self.sessions[session] = replica
-            if len(self.sessions) > MOST_SESSIONS:
-                del self.sessions[next(iter(self.sessions))]
-        if not blocks:
-            return
-        held = self.held.setdefault(replica, {})
+    def ran(self, session: str, replica: str) -> None:
+        """A request of the conversation has started on the replica."""
+        self.sessions.pop(session, None)
+        self.sessions[session] = replica
+        if len(self.sessions) > MOST_SESSIONS:
+            self.sessions.popitem(last=False)
+
+    def note(self, replica: str, blocks: Sequence[int], room: int, *, rest: int = 0) -> None:
+        """The replica uses a prompt: it computes it, or is done with it and leaves so many other
+        tokens behind it (``rest``). It has ``room`` for so many tokens in all (0: not known)."""
+        cache = self.caches.get(replica)
+        if cache is None:
+            cache = self.caches[replica] = Cache()
+        held, latest = cache.blocks, self.latest
+        before, tokens = len(held), cache.tokens
+        size = PREFIX_BLOCK + rest
         for block in reversed(blocks):
-            held.pop(block, None)
-            held[block] = None
-            self.latest[block] = replica
-        most = min(room // PREFIX_BLOCK or USUAL_BLOCKS, MOST_BLOCKS // len(self.held))
-        self._evict(replica, len(held) - int(most * self.parts.get(replica, 1.0)))
+            tokens += size - held.pop(block, 0)
+            held[block] = size
+            latest[block] = replica
+            size = PREFIX_BLOCK
+        cache.tokens = tokens
+        self.count += len(held) - before
+        self._bound(replica, cache, room)
+
+    def left(self, replica: str, name: str, rest: int, room: int) -> None:
+        """A request without blocks has left so many tokens, which nobody will look for."""
+        cache = self.caches.get(replica)
+        if cache is None or rest <= 0:
+            return
+        if name not in cache.blocks:
+            self.count += 1
+        cache.tokens += rest - cache.blocks.pop(name, 0)
+        cache.blocks[name] = rest
+        self._bound(replica, cache, room)
 
     def correct(self, replica: str, believed: int, found: int) -> None:
         """Of a prompt so many tokens were ``believed`` to be in the replica's cache, and so many
@@ -89,26 +125,52 @@ class Prefixes:
 
     def evict(self, replica: str, tokens: int | None) -> None:
         """So many tokens have left the replica's cache, those used longest ago; None: all."""
+        cache = self.caches.get(replica)
         if tokens is None:
             self.forget(replica)
-        else:
-            self._evict(replica, tokens // PREFIX_BLOCK)
+        elif cache is not None:
+            self._evict(replica, cache, tokens)
 
     def forget(self, replica: str) -> None:
         """The replica's cache is empty: it has begun anew, or is gone."""
         self.parts.pop(replica, None)
-        for block in self.held.pop(replica, ()):
-            if self.latest.get(block) == replica:
-                del self.latest[block]
+        cache = self.caches.pop(replica, None)
+        if cache is not None:
+            self.count -= len(cache.blocks)
+            for block in cache.blocks:
+                if self.latest.get(block) == replica:
+                    del self.latest[block]
 
-    def _evict(self, replica: str, count: int) -> None:
-        held = self.held.get(replica)
-        while held and count > 0:
-            count -= 1
-            self._drop(replica, held, next(iter(held)))
+    def _bound(self, replica: str, cache: Cache, room: int) -> None:
+        most = (room or USUAL_ROOM) * self.parts.get(replica, 1.0)
+        if cache.tokens > most:
+            self._evict(replica, cache, cache.tokens - int(most))
+        while self.count > MOST_BLOCKS:
+            # Whoever has most gives a part of it up: no one replica's share depends on who came
+            # first, and the next look is far off.
+            name, largest = max(self.caches.items(), key=lambda item: len(item[1].blocks))
+            for _ in range(max(self.count - MOST_BLOCKS, len(largest.blocks) // 8)):
+                if not largest.blocks:
+                    break
+                self._drop(name, largest)
 
-    def _drop(self, replica: str, held: dict[int, None], block: int) -> None:
-        if block in held:
-            del held[block]
-            if self.latest.get(block) == replica:
-                del self.latest[block]
+    def _evict(self, replica: str, cache: Cache, tokens: int) -> None:
+        held = cache.blocks
+        while held and tokens > 0:
+            block = next(iter(held))
+            size = held[block]
+            spare = size - PREFIX_BLOCK if isinstance(block, int) else size
+            if spare > tokens:
+                held[block] = size - tokens
+                cache.tokens -= tokens
+                return
+            tokens -= size
+            self._drop(replica, cache)
+
+    def _drop(self, replica: str, cache: Cache) -> None:
+        """Forget the block that was used longest ago."""
+        block, tokens = cache.blocks.popitem(last=False)
+        cache.tokens -= tokens
+        self.count -= 1
+        if self.latest.get(block) == replica:
+            del self.latest[block]

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
 
 from .conduct import note_missed
 from .line import Line, Rank
@@ -40,7 +41,9 @@ class Queues:
     that are too late for their budgets (``missed``) come behind all others of their lane, those
     that must avoid a replica which failed them (``retries``) before their equals. ``waits`` has the
     lowest lane's requests by model and level in order of their arrival, for the starvation guard;
-    nobody there who may run has come before ``oldest`` (ns)."""
+    nobody there who may run has come before ``oldest`` (ns). ``delayed`` has by replica and id
+    those that wait for it alone, and ``delays`` when that ends for them (ns). Of the flows in
+    ``moved`` one has left its line: the next may pass a gate that it could not."""
 
     lanes: tuple[Levels, Levels, Levels] = field(default_factory=no_levels)
     missed: tuple[Levels, Levels, Levels] = field(default_factory=no_levels)
@@ -50,6 +53,9 @@ class Queues:
     aside: dict[str, Aside] = field(default_factory=dict)
     vacated: list[str] = field(default_factory=list)
     oldest: int = NEVER
+    delayed: dict[str, dict[str, Request]] = field(default_factory=dict)
+    delays: list[tuple[int, int, Request]] = field(default_factory=list)
+    moved: set[tuple[str, int]] = field(default_factory=set)
 
     def push(self, request: Request) -> None:
         """Queue a request; one that failed somewhere goes among the retries."""
@@ -93,6 +99,8 @@ class Queues:
         self.waiting[flow] -= 1
         if not self.waiting[flow]:
             del self.waiting[flow]
+        else:
+            self.moved.add(flow)
         if lane == 2:
             found = self.waits[ticket.model, ticket.level]
             found.drop(request)
@@ -102,12 +110,16 @@ class Queues:
         if aside is not None:
             if aside.replica and not aside.until:
                 self.vacated.append(aside.replica)
+        elif request.holder:
+            self._undelay(request)
         else:
             self._drop(request)
 
     def set_aside(self, request: Request, found: Aside) -> None:
         """Take a waiting request out of its line, for room is made for it."""
-        if request.ticket.id not in self.aside:
+        if request.holder:
+            self._undelay(request)
+        elif request.ticket.id not in self.aside:
             self._drop(request)
             # It may have stood in the middle: what is left of it there is nobody.
             request.place += 1
@@ -117,6 +129,43 @@ class Queues:
         """It waits in its line again."""
         del self.aside[request.ticket.id]
         self._push(request)
+
+    def delay(self, request: Request, holder: str, until: int) -> None:
+        """Take a waiting request out of its line: until then (ns) it waits for this replica."""
+        self._drop(request)
+        self.moved.add((request.ticket.model, request.lane))
+        request.place += 1
+        request.holder, request.delayed = holder, until
+        self.delayed.setdefault(holder, {})[request.ticket.id] = request
+        heappush(self.delays, (until, request.sequence, request))
+
+    def end_delay(self, request: Request) -> None:
+        """It waits in its line again."""
+        self._undelay(request)
+        self._push(request)
+
+    def next_delay(self) -> int:
+        """When the next request has waited long enough for one replica alone (ns); 0: none does."""
+        delays = self.delays
+        while delays and not delays[0][2].holder:
+            heappop(delays)
+        return delays[0][0] if delays else 0
+
+    def overdue_delays(self, now: int) -> list[Request]:
+        """Those that have waited long enough for one replica alone."""
+        found = []
+        while self.delays and self.delays[0][0] <= now:
+            request = heappop(self.delays)[2]
+            if request.holder:
+                found.append(request)
+        return found
+
+    def _undelay(self, request: Request) -> None:
+        waiting = self.delayed[request.holder]
+        del waiting[request.ticket.id]
+        if not waiting:
+            del self.delayed[request.holder]
+        request.holder = ""
 
     def _drop(self, request: Request) -> None:
         ticket, lane = request.ticket, request.lane
@@ -134,6 +183,16 @@ class Queues:
             del levels[ticket.level][ticket.model]
             if not levels[ticket.level]:
                 del levels[ticket.level]
+
+    def foremost(self, flow: tuple[str, int], tenants: Mapping[str, Tenant]) -> Request | None:
+        """The request of a model and lane that comes first in its lines."""
+        model, lane = flow
+        for table in (self.lanes, self.missed):
+            for _, models in sorted(table[lane].items()):
+                head = models[model].peek(tenants) if model in models else None
+                if head is not None:
+                    return head[1]
+        return None
 
     def lines(self, lane: int) -> Iterator[tuple[int, str, Line]]:
         """All lines of a lane, with level and model."""

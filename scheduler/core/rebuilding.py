@@ -81,7 +81,7 @@ REPLICA_CARRIED = (
     *("gpu", "memory", "queue", "measured", "stopping", "speed_class", "cache_tokens"),
 )
 # Of a request, what the core alone knows: where it stands in which lane, and by what it was let in.
-REQUEST_CARRIED = ("lane", "key", "sequence", "answer", "since", "least", "last")
+REQUEST_CARRIED = ("lane", "key", "sequence", "answer", "since", "least", "last", "delayed")
 
 
 def carried_over(old: State) -> State:

@@ -28,7 +28,8 @@ class Replica:
     read from the engine, whose figures lag. ``gpu``, ``memory`` and ``queue`` are the engine's own
     figures, as of ``measured`` (ns). ``holds`` has the requests that run here, of which
     ``turnover`` end and ``kv_turnover`` tokens come free per ns by expectation, ``kv_variance`` is
-    that of ``kv_used`` (tokens squared), and of which those in ``stoppable`` may be stopped for
+    that of ``kv_used`` (tokens squared), with ``kv_named`` of these in blocks that they may have in
+    common, and of which those in ``stoppable`` may be stopped for
     others, the newest last; ``lanes`` those let in by pool and policy, ``lanes_warm`` those let in
     once it is ``warm``, ``serves`` the models by lane, but for those that ``rest`` there (see
     ``paths``). Layouts bring that up to date. ``use`` is its pool's; ``counted`` says that its free
@@ -81,6 +82,7 @@ class Replica:
     touched: int = 0
     prefilled: int = 0
     cache_tokens: int | None = None
+    kv_named: int = 0
     kind: str = ""
     speed_class: int = 0
     group_key: str = ""
@@ -142,9 +144,9 @@ class Replica:
         )
 
     def cache_room(self) -> int:
-        """Tokens that its prefix cache has room for beside what runs; 0: not known."""
+        """Tokens that its prefix cache has room for, with blocks of what runs; 0: not known."""
         most = self.cache_tokens or self.facts.kv_tokens
-        return max(1, most - self.kv_used) if most else 0
+        return max(1, most - self.kv_used + self.kv_named) if most else 0
 
     def need(self, tokens: int) -> int:
         """KV tokens to reserve: at most all there are, for the engine judges what is too long."""

@@ -35,14 +35,16 @@ class Request:
     replaced, ``last`` the name of the one it ran on before. ``least`` is the wait (ns) that it was
     let in with, 0 where none was foreseen. ``since`` is when its wait would have begun (ns) had it
     waited at once for as long as it has in all. After ``latest`` (ns) it is too late to start it:
-    it would miss its budget, and is known to have ``missed`` it once it has come up. ``seen`` are
-    the output tokens its caller has seen of this attempt, ``produced`` those of earlier attempts
-    that it goes on from. ``estimate`` is the slot time (ns) expected of the attempt, ``charged``
-    what its business was charged for it. ``cold``: it was let in to wait for a replica to be
-    started. Of the attempt: ``prefill`` is what its prefill took of the card's time (ns; expected
-    until its ``first`` token, ns), with ``held`` tokens of the prompt expected in the replica's
-    prefix cache; ``mark`` is a reading of the replica's clocks, ``ahead`` what was left of the
-    prefills outstanding when it began (ns)."""
+    it would miss its budget, and is known to have ``missed`` it once it has come up. It waits for a
+    slot of its ``holder`` alone (a name; "": of any replica), as it may once, until ``delayed``
+    (ns; 0: it never has). ``seen`` are the output tokens its caller has seen of this attempt,
+    ``produced`` those of earlier attempts that it goes on from. ``estimate`` is the slot time (ns)
+    expected of the attempt, ``charged`` what its business was charged for it. ``cold``: it was let
+    in to wait for a replica to be started. Of the attempt: ``prefill`` is what its prefill took of
+    the card's time (ns; expected until its ``first`` token, ns), with ``held`` tokens of the prompt
+    expected in the replica's prefix cache, and ``named`` ones of ``kv`` in blocks that others may
+    share; ``mark`` is a reading of the replica's clocks, ``ahead`` what was left of the prefills
+    outstanding when it began (ns)."""
 
     ticket: Ticket
     sequence: int
@@ -75,9 +77,12 @@ class Request:
     cold: bool = False
     latest: int = NO_END
     missed: bool = False
+    holder: str = ""
+    delayed: int = 0
     first: int = 0
     prefill: float = 0.0
     held: int = 0
+    named: int = 0
     mark: float = 0.0
     ahead: float = 0.0
     tried: frozenset[tuple[str, int]] = frozenset()

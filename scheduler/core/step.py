@@ -15,8 +15,9 @@ from .cold import tend
 from .conduct import note_end
 from .decisions import Decision, Reason, Reject
 from .decisions import WakeAt as Wake
+from .delay import end_delays
 from .demand import note_arrival, renew_layout, turn
-from .dispatch import fill, fill_all, fill_vacated, open_gates, release, start_or_queue
+from .dispatch import fill, fill_all, fill_moved, fill_vacated, open_gates, release, start_or_queue
 from .expiry import expire
 from .feedback import adjusted, set_pace
 from .learning import learn_from, note_pause, note_progress
@@ -53,10 +54,14 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     if state.gates and state.gates[0][0] <= state.now:
         open_gates(state, out)
     state.look_again = 0
-    if state.queues.aside:
-        give_up(state)
-        miss(state)
-    if state.queues.vacated or state.pressure.holding or state.layout.bounded:
+    if state.queues.aside or state.queues.delays:
+        _give_up(state)
+    if (
+        state.queues.vacated
+        or state.pressure.holding
+        or state.layout.bounded
+        or (state.prefixes.caches and state.queues.moved)
+    ):
         _fill_kept(state, urgent, out)
     if state.stoppable and (
         state.lane_queued[0] or (state.lane_queued[1] and state.policy.queues.P1.preempt)
@@ -76,9 +81,18 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     return out
 
 
+def _give_up(state: State) -> None:
+    """End what was waited for long enough."""
+    give_up(state)
+    miss(state)
+    if state.queues.delays and state.queues.delays[0][0] <= state.now:
+        end_delays(state)
+
+
 def _fill_kept(state: State, urgent: int, out: list[Decision]) -> None:
     """Fill what was kept for requests that need it no longer; so many of P0 waited before."""
     fill_vacated(state, out)
+    fill_moved(state, out)
     if urgent and not state.lane_queued[0] and state.pressure.holding:
         fill_all(state, out)
     before = -1 if state.layout.bounded and state.policy.mode == "fifo" else len(out)

@@ -49,7 +49,7 @@ def line_up(state: State, request: Request) -> None:
     request.phase = QUEUED
     if request.attempt or not request.context:
         measure(state, request)
-    request.missed, request.latest = False, _latest(state, request)
+    request.missed, request.latest = False, latest(state, request)
     tenant = request.tenant
     state.queues.push(request)
     tenant.queued += 1
@@ -81,7 +81,7 @@ def patience(state: State, request: Request) -> int:
     return state.policy.queue(request.lane).queue_timeout_ms * MS if own is None else own
 
 
-def _latest(state: State, request: Request) -> int:
+def latest(state: State, request: Request) -> int:
     """Until when (ns) it may start and still be expected within its budget."""
     ticket = request.ticket
     if ticket.budget is None or state.policy.mode == "fifo":
@@ -161,6 +161,9 @@ def next_wake(state: State) -> int:
     for due in (state.look_again, state.late_at, state.overdue_at if queued[2] else 0):
         if now < due and (due < wake or not wake):
             wake = due
+    due = state.queues.next_delay() if state.queues.delays else 0
+    if due and (due < wake or not wake):
+        wake = due
     if state.queues.aside or now < state.busy_until:
         wake = _next_end(state, wake)
     return wake

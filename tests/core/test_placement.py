@@ -8,6 +8,7 @@ import pytest
 from scheduler.core import events
 from scheduler.core.decisions import Dispatch
 from scheduler.core.estimates import Estimates
+from scheduler.core.policy import Policy
 from scheduler.core.ticket import Resume
 
 from .scene import MS, SECOND, Scene, card
@@ -143,6 +144,48 @@ def test_a_card_with_enough_to_prefill_takes_no_more_and_who_is_urgent_comes_fir
     scene.see("urgent")
     assert "next" in scene.running
     assert scene.waiting() == ["second"]
+
+
+def test_a_short_prompt_of_p1_slips_in_beside_a_long_one_of_p0() -> None:
+    """It has the card to half for a moment, in place of waiting for all of the other's."""
+    scene = measured(Scene(card("a", 16)))
+    scene.arrive("urgent", 0, prompt=5000, output=10)
+    # By the lanes' weights, 8 to 3, it may take three elevenths of what is to be computed for P0.
+    scene.arrive("longer", 1, prompt=1500, output=10)
+    assert scene.waiting() == ["longer"]
+    scene.arrive("short", 1, prompt=1200, output=10, business="bank")
+    assert "short" in scene.running
+    # What is computed for P1 already nobody of P1 slips past.
+    scene.arrive("shorter", 1, prompt=100, output=10, business="club")
+    assert scene.waiting() == ["longer", "shorter"]
+    scene.see("short")
+    assert "shorter" in scene.running
+
+
+def test_the_lanes_weights_say_what_may_slip_in() -> None:
+    queues = Policy().queues
+    heavy = replace(Policy(), queues=replace(queues, P0=replace(queues.P0, weight=1000.0)))
+    scene = measured(Scene(card("a", 16), policy=heavy))
+    scene.arrive("urgent", 0, prompt=5000, output=10)
+    scene.arrive("short", 1, prompt=100, output=10)
+    assert scene.waiting() == ["short"]
+
+
+def test_nothing_slips_in_where_prompts_wait_for_each_other() -> None:
+    """There it would only wait behind the other's."""
+    scene = measured(Scene(card("a", 16)))
+    scene.state.estimates.waited("a", 1.0)
+    scene.arrive("urgent", 0, prompt=5000, output=10)
+    scene.arrive("short", 1, prompt=200, output=10)
+    scene.arrive("low", 2, prompt=200, output=10)
+    assert scene.waiting() == ["short", "low"]
+
+
+def test_evaluations_slip_in_nowhere() -> None:
+    scene = measured(Scene(card("a", 16)))
+    scene.arrive("urgent", 0, prompt=5000, output=10)
+    scene.arrive("low", 2, prompt=200, output=10)
+    assert scene.waiting() == ["low"]
 
 
 def test_first_tokens_that_nobody_tells_close_no_card_for_good() -> None:

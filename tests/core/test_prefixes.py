@@ -5,12 +5,13 @@ from dataclasses import replace
 
 from scheduler.core import events
 from scheduler.core.decisions import Dispatch
+from scheduler.core.invariants import check_counts, check_prefixes, check_rest
 from scheduler.core.policy import Policy
 from scheduler.core.prefixes import MOST_BLOCKS, MOST_SESSIONS, Prefixes
-from scheduler.core.ticket import PREFIX_BLOCK, Ticket
+from scheduler.core.ticket import PREFIX_BLOCK, Resume, Ticket
 
 from .scene import MS, SECOND, Scene, card
-from .test_placement import measured
+from .test_placement import PREFILL, measured
 
 NAMES = "abcd"
 
@@ -28,7 +29,7 @@ def turn(scene: Scene, name: str, talk: int, tokens: int, **more: object) -> str
     """One turn of a conversation from its arrival to its end; where it ran."""
     scene.arrive(name, 1, prompt=tokens, output=50, blocks=blocks(talk, tokens), **more)  # type: ignore[arg-type]
     where = scene.where(name)
-    scene.wait(500 * MS)
+    scene.wait(PREFILL * (tokens - scene.state.requests[name].held))
     scene.see(name)
     scene.wait(500 * MS)
     scene.finish(name, output=50)
@@ -102,7 +103,7 @@ def test_an_engine_that_finds_less_has_less_room_than_was_thought() -> None:
     for number in range(30):
         turn(scene, f"fill{number}", 100 + number, 2000)
     home = turn(scene, "first", 1, 2000)
-    before = len(scene.state.prefixes.held[home])
+    before = scene.state.prefixes.caches[home].tokens
     for number in range(20):
         name = f"again{number}"
         scene.arrive(name, 1, prompt=2000, output=50, blocks=blocks(1, 2000))
@@ -114,28 +115,31 @@ def test_an_engine_that_finds_less_has_less_room_than_was_thought() -> None:
     turn(scene, "other", 2, 2000)
     scene.step(events.Measured(home, None, None, None, 8_000))
     turn(scene, "last", 1, 2000)
-    assert len(scene.state.prefixes.held[home]) < before
+    assert scene.state.prefixes.caches[home].tokens < before
 
 
 def test_nothing_is_remembered_without_bound() -> None:
+    """A million blocks that nobody has seen before, on replicas that come one after the other."""
     prefixes = Prefixes()
-    for number in range(2_000):
-        prefixes.note(f"r{number % 7}", f"s{number}", blocks(number, 64_000), 0)
+    for number in range(1_050):
+        name = f"r{number // 150}"
+        prefixes.note(name, blocks(number, 64_000), 100_000_000)
     for number in range(2 * MOST_SESSIONS):
-        prefixes.note("r0", f"t{number}", (), 0)
-    held = sum(len(each) for each in prefixes.held.values())
-    assert held <= MOST_BLOCKS
-    assert len(prefixes.latest) <= held
+        prefixes.ran(f"t{number}", "r0")
+    check_prefixes(prefixes)
+    assert MOST_BLOCKS // 2 < prefixes.count <= MOST_BLOCKS
+    assert len(prefixes.latest) <= prefixes.count
     assert len(prefixes.sessions) == MOST_SESSIONS
     for number in range(7):
         prefixes.forget(f"r{number}")
-    assert not prefixes.held
+    check_prefixes(prefixes)
+    assert not prefixes.caches
     assert not prefixes.latest
 
 
 def test_of_a_prompt_its_end_goes_first() -> None:
     prefixes = Prefixes()
-    prefixes.note("r", "", blocks(1, 6_400), 0)
+    prefixes.note("r", blocks(1, 6_400), 0)
     prefixes.evict("r", 3_200)
     assert prefixes.tokens("r", blocks(1, 6_400)) == 3_200
 
@@ -169,4 +173,178 @@ def test_a_lighter_model_has_no_part_of_it() -> None:
     told = Ticket("q", "shop", "m", 1, 4, scene.now, 1000, 50, lighter=("light",))
     scene.step(events.Arrived(replace(told, blocks=blocks(1, 1000))))
     assert scene.where("q") == "b"
-    assert not scene.state.prefixes.held
+    assert not scene.state.prefixes.caches
+
+
+def filled(slots: int = 2, kv: int = 400_000, output: int = 10) -> tuple[Scene, str, str]:
+    """Two cards; the holder of a conversation of 20,000 tokens is full of work of so many tokens
+    each, the other one is free. Both their names."""
+    scene = measured(Scene(card("a", slots, kv=kv), card("b", slots, kv=kv)))
+    home = turn(scene, "first", 1, 20_000)
+    other = "b" if home == "a" else "a"
+    for number in range(2 * slots):
+        scene.arrive(f"fill{number}", 1, prompt=64, output=output)
+        scene.see(f"fill{number}")
+    for name in scene.on(other):
+        scene.finish(name, output=10)
+    assert len(scene.on(home)) == slots
+    return scene, home, other
+
+
+def test_a_request_waits_for_a_slot_where_its_prompt_is() -> None:
+    scene, home, _ = filled()
+    scene.arrive("again", 1, prompt=20_100, output=50, blocks=blocks(1, 20_100))
+    assert "again" not in scene.running
+    check_counts(scene.state)
+    # Nobody waits behind it.
+    scene.arrive("next", 1, prompt=64, output=10)
+    assert scene.where("next") != home
+    scene.finish(scene.on(home)[0], output=10)
+    assert scene.where("again") == home
+    check_counts(scene.state)
+
+
+def test_but_no_longer_than_that_is_worth() -> None:
+    scene, home, other = filled()
+    scene.arrive("again", 1, prompt=20_100, output=50, blocks=blocks(1, 20_100))
+    end = scene.state.requests["again"].delayed
+    saved = scene.state.estimates.prefill("m", home, 20_000)
+    assert scene.now < end <= scene.now + 8 * saved
+    assert scene.state.wake <= end
+    scene.wait(end - scene.now)
+    scene.tick()
+    assert scene.where("again") == other
+    check_counts(scene.state)
+
+
+def test_nobody_waits_who_would_miss_its_budget_by_it() -> None:
+    scene, _, other = filled()
+    told = {"prompt": 20_100, "output": 50, "blocks": blocks(1, 20_100)}
+    scene.arrive("again", 1, budget=3 * SECOND, **told)  # type: ignore[arg-type]
+    assert scene.where("again") == other
+
+
+def test_a_little_is_not_waited_for() -> None:
+    scene, _, other = filled(output=2_000)
+    scene.arrive("again", 1, prompt=20_000, output=50, blocks=blocks(1, 64) + blocks(2, 19_936))
+    assert scene.where("again") == other
+
+
+def test_whose_holder_is_gone_waits_no_more() -> None:
+    for what in ("restart", "remove", "drop"):
+        scene, home, other = filled()
+        scene.arrive("again", 1, prompt=20_100, output=50, blocks=blocks(1, 20_100))
+        assert "again" not in scene.running
+        if what == "restart":
+            scene.restart(home)
+        elif what == "remove":
+            scene.remove(home)
+        else:
+            scene.probe(home, ready=False)
+        assert scene.where("again") in {other, home}
+        check_counts(scene.state)
+
+
+def test_who_leaves_or_ends_while_it_waits_leaves_nothing() -> None:
+    scene, home, other = filled()
+    scene.arrive("again", 1, prompt=20_100, output=50, blocks=blocks(1, 20_100))
+    scene.cancel("again")
+    for name in (*scene.on(home), *scene.on(other)):
+        scene.finish(name, output=10)
+    check_counts(scene.state)
+    check_rest(scene.state)
+
+
+def test_a_more_urgent_one_takes_the_slot_that_was_waited_for() -> None:
+    scene, home, other = filled()
+    scene.arrive("again", 1, prompt=20_100, output=50, blocks=blocks(1, 20_100))
+    for number in range(2):
+        scene.arrive(f"more{number}", 1, prompt=64, output=10)
+        scene.see(f"more{number}")
+    assert len(scene.on(other)) == 2
+    scene.arrive("urgent", 0, prompt=64, output=10)
+    assert "urgent" not in scene.running
+    scene.finish(scene.on(home)[0], output=10)
+    assert scene.where("urgent") == home
+    assert "again" not in scene.running
+
+
+def test_what_runs_is_counted_once() -> None:
+    """Ten requests with one prompt of 20,000 tokens in common fill a cache of 60,000 no more than
+    one does, so what was there before stays."""
+    scene = measured(Scene(card("a", 16, kv=60_000)))
+    turn(scene, "first", 1, 20_000)
+    turn(scene, "shared", 2, 20_000)
+    for number in range(2):
+        scene.arrive(f"s{number}", 1, prompt=20_000, output=50, blocks=blocks(2, 20_000))
+        scene.wait(SECOND)
+        scene.see(f"s{number}")
+    assert len(scene.on("a")) == 2
+    assert scene.state.prefixes.tokens("a", blocks(1, 20_000)) > 19_000
+    check_counts(scene.state)
+
+
+def test_answers_take_room_in_the_cache_too() -> None:
+    scene = measured(Scene(card("a", 16, kv=30_000)))
+    turn(scene, "first", 1, 10_000)
+    scene.arrive("novel", 1, prompt=64, output=24_000)
+    scene.wait(SECOND)
+    scene.see("novel", tokens=24_000)
+    scene.finish("novel", output=24_000)
+    assert scene.state.prefixes.tokens("a", blocks(1, 10_000)) < 6_500
+    check_counts(scene.state)
+
+
+def test_what_was_being_computed_when_it_began_was_not_missing_for_want_of_room() -> None:
+    """A burst with one prompt in common: nobody finds what the first of them is computing."""
+    scene = measured(Scene(card("a", 16, kv=400_000)))
+    for number in range(8):
+        scene.arrive(f"s{number}", 0, prompt=640, output=50, blocks=blocks(1, 640))
+    scene.wait(SECOND)
+    assert len(scene.running) > 1
+    for name in list(scene.running):
+        scene.see(name)
+        attempt = scene.running.pop(name).attempt
+        scene.step(events.Finished(name, attempt, 640, 50, first=scene.now, cached=0))
+    assert scene.state.prefixes.parts.get("a", 1.0) == 1.0
+
+
+def test_what_goes_on_after_a_pause_finds_its_own_where_it_was() -> None:
+    scene = fleet()
+    paused = {"prompt": 20_000, "output": 400, "blocks": blocks(1, 20_000)}
+    scene.arrive("paused", 2, resume=Resume.CONTINUE, **paused)  # type: ignore[arg-type]
+    home = scene.where("paused")
+    scene.wait(4 * SECOND)
+    scene.see("paused", tokens=300)
+    scene.stop("paused", produced=300)
+    assert scene.where("paused") == home
+    request, estimates = scene.state.requests["paused"], scene.state.estimates
+    assert request.prefill < 0.1 * estimates.prefill("m", home, 20_000)
+
+
+def test_the_next_in_line_may_pass_a_gate_that_the_one_before_it_could_not() -> None:
+    """The head of the line, of another prompt, waits for both cards to have less to compute."""
+    scene = measured(Scene(card("a", 2, kv=400_000), card("b", 2, kv=400_000)))
+    home = turn(scene, "first", 1, 20_000)
+    for number in range(2):
+        scene.arrive(f"quick{number}", 1, prompt=64, output=10)
+        scene.see(f"quick{number}")
+    for number in range(2):
+        scene.arrive(f"busy{number}", 1, prompt=1_900, output=10)
+    scene.arrive("head", 1, prompt=2_000, output=50)
+    scene.arrive("next", 1, prompt=20_100, output=50, blocks=blocks(1, 20_100))
+    scene.finish(next(name for name in scene.on(home) if name.startswith("quick")), output=10)
+    assert not {"head", "next"} & scene.running.keys()
+    scene.cancel("head")
+    assert scene.where("next") == home
+
+
+def test_no_more_than_a_few_wait_for_one_replica() -> None:
+    scene, _, other = filled(slots=4)
+    for number in range(40):
+        told = {"prompt": 20_100, "output": 50, "blocks": (*blocks(1, 20_000), number)}
+        scene.arrive(f"again{number}", 1, **told)  # type: ignore[arg-type]
+    waiting = sum(len(each) for each in scene.state.queues.delayed.values())
+    assert waiting == 16
+    assert any(name.startswith("again") for name in scene.on(other))
+    check_counts(scene.state)

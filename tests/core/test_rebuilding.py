@@ -26,15 +26,15 @@ REPLICA_ANEW = {
     *("use", "counted", "running", "kv_used", "turnover", "holds", "picked", "held"),
     *("lanes", "lanes_warm", "serves", "rest", "kind", "group", "group_key"),
     *("kv_turnover", "kv_variance", "stoppable", "prefills", "prefill_ns", "area", "shared"),
-    *("touched", "prefilled"),
+    *("touched", "prefilled", "kv_named"),
 }
 # Told by the gateways; and found again from that.
 REQUEST_ANEW = {
     *("ticket", "attempt", "replica", "dispatched", "seen", "produced", "failures"),
     *("tried", "preempted", "stopped", "promoted"),
     *("tenant", "conduct", "phase", "estimate", "charged", "kv", "cold"),
-    *("ledger", "turn", "place", "context", "variance", "latest", "missed"),
-    *("first", "prefill", "held", "mark", "ahead"),
+    *("ledger", "turn", "place", "context", "variance", "latest", "missed", "holder"),
+    *("first", "prefill", "held", "named", "mark", "ahead"),
 }
 
 
