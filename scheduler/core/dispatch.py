@@ -21,7 +21,7 @@ from .request import ENDED, RUNNING, YIELDING, Request
 from .scoring import note_pick, scores
 from .shares import charge, join, settle
 from .state import State
-from .ticket import NEVER
+from .victims import stoppable
 from .waiting import enqueue, measure, time_to_drain, unqueue
 
 # Candidates and what they cost are given with one dispatch in so many.
@@ -314,7 +314,7 @@ def occupy(state: State, request: Request, replica: Replica) -> None:
     state.lane_running[lane] += 1
     if state.policy.mode != "fifo":
         charge(state, request, replica)
-    if lane == 2 and stoppable(request):
+    if lane == 2 and stoppable(state, request):
         state.stoppable += 1
         replica.stoppable[request.ticket.id] = request
     group = replica.group
@@ -333,11 +333,6 @@ def open_gates(state: State, out: list[Decision]) -> None:
             if replica.group is not None:
                 replica.group.touch(replica)
             fill(state, replica, out)
-
-
-def stoppable(request: Request) -> bool:
-    """Whether it is of the kind that preemption may stop while it runs."""
-    return request.lane == 2 and not request.promoted and request.ticket.resume is not NEVER
 
 
 def release(state: State, request: Request, *, lost: bool = False) -> Replica:

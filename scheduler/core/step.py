@@ -31,6 +31,7 @@ from .replica import Replica
 from .request import QUEUED, YIELDING, Request
 from .shares import forget_shares
 from .state import State
+from .victims import list_stoppable
 from .waiting import end, enqueue, enqueue_ahead, line_up, next_wake, unqueue
 
 MS = 1_000_000
@@ -267,6 +268,7 @@ def _policy_changed(state: State, event: events.PolicyChanged, out: list[Decisio
         if sort:
             request.key = 0
         line_up(state, request)
+    list_stoppable(state)
     renew_layout(state)
     fill_all(state, out)
 

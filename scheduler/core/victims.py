@@ -1,19 +1,17 @@
 """Who may be stopped for more urgent work, what that costs, and how few it takes."""
 
-from dataclasses import dataclass
 from math import ceil
+from typing import NamedTuple
 
 from .choice import MS, next_slot
 from .completion import shut
-from .dispatch import stoppable
 from .replica import SPARE, Replica
 from .request import RUNNING, YIELDING, Request
 from .state import State
-from .ticket import CONTINUE
+from .ticket import CONTINUE, NEVER
 
 
-@dataclass(frozen=True, slots=True)
-class Victim:
+class Victim(NamedTuple):
     """A running request, what stopping it would cost (weighted ns), and what it would still
     run (ns)."""
 
@@ -28,15 +26,37 @@ class Victim:
         return self.cost, -request.ticket.level, -request.dispatched, -request.sequence
 
 
+def stoppable(state: State, request: Request) -> bool:
+    """Whether it is of the kind that preemption may stop while it runs, and was not stopped as
+    often as it may be: who can't be stopped is no candidate that each event looks at."""
+    return (
+        request.lane == 2
+        and not request.promoted
+        and request.ticket.resume is not NEVER
+        and request.preempted < state.policy.preemption.max_per_request
+    )
+
+
+def list_stoppable(state: State) -> None:
+    """Find those that may be stopped by a new policy; groups are to be made anew."""
+    state.stoppable = 0
+    # Some run on replicas that have left the fleet.
+    held = [request.replica for request in state.requests.values() if request.replica is not None]
+    for replica in {id(replica): replica for replica in held}.values():
+        replica.stoppable = {
+            name: request for name, request in replica.holds.items() if stoppable(state, request)
+        }
+        state.stoppable += len(replica.stoppable)
+
+
 def may_stop(state: State, running: Request) -> bool:
     """Whether a request may be stopped at all, and would not be over before it has stopped."""
     rules, ticket, replica = state.policy.preemption, running.ticket, running.replica
     return (
         running.phase is RUNNING
         and replica is not None
-        and stoppable(running)
+        and stoppable(state, running)
         and (ticket.resume is CONTINUE or not running.seen)
-        and running.preempted < rules.max_per_request
         and (not running.preempted or state.now - running.stopped >= rules.cooldown_ms * MS)
         and running.remaining(state.now) > replica.stopping
     )

@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from scheduler.core import events
+from scheduler.core.invariants import check_rest
 from scheduler.core.policy import Policy, Preemption
 from scheduler.core.ticket import Resume, Ticket
 
@@ -228,3 +230,27 @@ def test_none_is_stopped_for_ever_without_an_answer() -> None:
     scene.wait(6 * SECOND)
     assert list(scene.refused) == ["a"]
     assert not scene.waiting()
+
+
+def test_who_was_stopped_as_often_as_it_may_be_is_looked_at_by_no_event() -> None:
+    """Until a policy lets it be stopped once more."""
+    once = replace(Policy(), preemption=replace(Policy().preemption, max_per_request=1))
+    scene = Scene(card("a"), policy=once)
+    scene.arrive("low", 2, prompt=100, output=3_000, resume=Resume.CONTINUE)
+    assert scene.state.stoppable == 1
+    scene.arrive("urgent", 0)
+    scene.stop("low", produced=10)
+    scene.finish("urgent")
+    assert "low" in scene.running
+    assert scene.state.stoppable == 0
+    assert not scene.state.replicas["a"].stoppable
+    scene.wait(60 * SECOND)
+    scene.arrive("again", 0)
+    assert scene.stopped() == ["low"]
+    scene.step(events.PolicyChanged(Policy()))
+    assert scene.state.stoppable == 1
+    scene.wait(SECOND)
+    assert scene.stopped() == ["low", "low"]
+    scene.stop("low", produced=20)
+    scene.finish("again", "low")
+    check_rest(scene.state)
