@@ -86,11 +86,8 @@ class Gateway:
         self._ids = RequestIds(clock)
         self.repeats = Repeats(answers, self.bodies, clock, self._ids)
         self.verifier = CredentialVerifier()
-        self.access = AccessSnapshot()
-        self.fleet = FleetSnapshot()
-        self.rules = Rules()
-        self.ready = False
-        self.stopping = False
+        self.access, self.fleet, self.rules = AccessSnapshot(), FleetSnapshot(), Rules()
+        self.ready = self.stopping = False
         self.exchanges: set[Exchange] = set()
         # The loop's time of the last byte that came from each replica's URL.
         self.heard: dict[str, float] = {}

@@ -97,8 +97,7 @@ def _asked(
     if dispatched is None and not refused and not left:
         return None
     generative = operation != "embeddings"
-    once = dispatched is not None and attempts == 1 and not preempted
-    slot = _ns(finished) - _ns(dispatched) if dispatched is not None and once else 0
+    slot = _ns(finished) - _ns(dispatched) if dispatched and attempts == 1 and not preempted else 0
     return Asked(
         business=business,
         model=model,

@@ -392,19 +392,4 @@ def test_p1_stops_p2_where_its_policy_says_so() -> None:
     assert scene.stopped() == ["low-3", "low-2"]
 
 
-def test_p0_has_what_comes_free_first_be_it_made_for_p1() -> None:
-    queues = Policy().queues
-    policy = replace(Policy(), queues=replace(queues, P1=replace(queues.P1, preempt=True)))
-    scene = Scene(card("a"), card("b"), policy=policy)
-    for name in ("low-0", "low-1"):
-        low(scene, name)
-    scene.arrive("p0", 0)
-    scene.arrive("p1", 1)
-    (of_p0, of_p1) = scene.stopped()
-    scene.stop(of_p1)
-    assert {"p0"} == scene.running.keys() & {"p0", "p1"}
-    scene.stop(of_p0)
-    assert {"p0", "p1"} <= scene.running.keys()
-
-
 # KV cache.

@@ -1,6 +1,9 @@
 """Room that is made by stopping work goes to whom it was made for, and nobody waits for who
 does not stop."""
 
+from dataclasses import replace
+
+from scheduler.core.policy import Policy
 from scheduler.core.ticket import Resume
 
 from .scene import SECOND, Scene, card
@@ -78,3 +81,18 @@ def test_what_a_stop_costs_is_known_by_model() -> None:
     scene.arrive("urgent", 0, model="chat", prompt=10, output=10)
     scene.wait(SECOND // 10)
     assert len(scene.stopped()) == 1
+
+
+def test_p0_has_what_comes_free_first_be_it_made_for_p1() -> None:
+    queues = Policy().queues
+    policy = replace(Policy(), queues=replace(queues, P1=replace(queues.P1, preempt=True)))
+    scene = Scene(card("a"), card("b"), policy=policy)
+    for name in ("low-0", "low-1"):
+        scene.arrive(name, 2, prompt=100, output=3000, resume=Resume.RESTART)
+    scene.arrive("p0", 0)
+    scene.arrive("p1", 1)
+    of_p0, of_p1 = scene.stopped()
+    scene.stop(of_p1)
+    assert scene.running.keys() & {"p0", "p1"} == {"p0"}
+    scene.stop(of_p0)
+    assert {"p0", "p1"} <= scene.running.keys()

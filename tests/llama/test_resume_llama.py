@@ -118,7 +118,7 @@ async def test_a_paused_plain_answer_is_whole(engine: EngineProcess, folder: Pat
     prompt = "Tell me about bridges, please."
     async with site(engine, folder, slots=1) as there:
         gateway = there.gateway
-        ask = {"key": LOW_KEY, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
+        ask = {"key": LOW_KEY, "max_tokens": 64, "temperature": 0, "ignore_eos": True}
         whole = (await gateway.chat(prompt, **ask)).json()  # type: ignore[arg-type]
         low = asyncio.create_task(gateway.chat(prompt, **ask))  # type: ignore[arg-type]
         await gateway.until(
@@ -129,7 +129,7 @@ async def test_a_paused_plain_answer_is_whole(engine: EngineProcess, folder: Pat
         assert urgent.status_code == 200
         paused = (await low).json()
         assert paused["choices"] == whole["choices"]
-        assert paused["usage"]["completion_tokens"] == 24
+        assert paused["usage"]["completion_tokens"] == 64
         assert paused["usage"]["prompt_tokens"] == whole["usage"]["prompt_tokens"]
         assert sorted(row.preempted for row in await gateway.rows(3)) == [0, 0, 1]
 

@@ -332,16 +332,14 @@ async def test_an_encrypted_server_is_asked_if_it_is_who_it_says(
         except (asyncio.IncompleteReadError, ConnectionError):
             writer.close()
 
-    fetching._tls.cache_clear()
     async with await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context) as listening:
         port = listening.sockets[0].getsockname()[1]
         with pytest.raises(NoAnswerError, match=r"(?i)certificate"):
             await fetcher.get(f"https://localhost:{port}/health")
-        monkeypatch.setenv("SSL_CERT_FILE", str(shown))
-        fetching._tls.cache_clear()
+        known = ssl.create_default_context(cafile=shown)
+        monkeypatch.setattr(fetching, "_tls", lambda: known)
         for _ in range(2):
             assert (await fetcher.get(f"https://localhost:{port}/health"))[0] == 200
         with pytest.raises(NoAnswerError, match=r"(?i)certificate"):
             await fetcher.get(f"https://127.0.0.1:{port}/health")
         await fetcher.close()
-    fetching._tls.cache_clear()
