@@ -58,9 +58,9 @@ class KvMemory:
     ) -> tuple[Holding, int]:
         """Reserve ``need`` tokens for a request. Returns what it holds, and how many of the
         ``context`` tokens it begins with were found; the last one is computed in any case."""
-        found = min(self._left.pop(_mark(request), 0), context - 1)
-        if found:
-            self._cached -= found
+        left = self._left.pop(_mark(request), 0)
+        self._cached -= left
+        found = min(left, context - 1)
         shared = 0
         for block in _findable(context, blocks):
             if block not in self._held and block not in self._left:
