@@ -132,8 +132,10 @@ async def pause_all(gateway: Gate, recomputed: int) -> tuple[Tally, list[str]]:
     and rows, ``recomputed`` tokens at most; returns how the texts compare, and where not."""
     draw, tally, said = random.Random(20), Tally(), []
     for prompts in zip(PROMPTS[::2], PROMPTS[1::2], strict=True):
+        before = len(gateway.usage.rows) + len(prompts)
         whole = await asyncio.gather(*(uninterrupted(gateway, prompt) for prompt in prompts))
-        before = len(gateway.usage.rows)
+        # A row may be written after its caller has read the answer.
+        await gateway.rows(before)
         streams = [Stream(gateway, prompt) for prompt in prompts]
         tasks = [asyncio.create_task(stream.read()) for stream in streams]
         for at in sorted(draw.randrange(1, 7) for _ in range(2)):
