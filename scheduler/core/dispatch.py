@@ -307,9 +307,9 @@ def occupy(state: State, request: Request, replica: Replica) -> None:
     replica.kv_variance += request.variance
     replica.kv_turnover += request.kv * rate
     replica.holds[request.ticket.id] = request
-    use = replica.use
-    use.running[lane] += 1
-    use.promoted += request.promoted
+    replica.use.running[lane] += 1
+    if request.promoted:
+        replica.use.promoted += 1
     request.tenant.running += 1
     state.lane_running[lane] += 1
     if state.policy.mode != "fifo":
@@ -348,9 +348,9 @@ def release(state: State, request: Request, *, lost: bool = False) -> Replica:
     replica.kv_variance -= request.variance
     if request.named or state.prefixes.caches:
         leave_cache(state, request, replica)
-    use = replica.use
-    use.running[lane] -= 1
-    use.promoted -= request.promoted
+    replica.use.running[lane] -= 1
+    if request.promoted:
+        replica.use.promoted -= 1
     request.tenant.running -= 1
     state.lane_running[lane] -= 1
     if state.policy.mode != "fifo":

@@ -199,6 +199,7 @@ def check_work_conserving(state: State, waiting: Iterable[Request]) -> None:
     share = state.policy.starvation.pool_share
     patience = state.policy.queues.P2.max_wait_ms * MS
     open_now = [replica for replica in state.replicas.values() if replica.open(state.now)]
+    shut_for = _shut_for(state, waiting, open_now)
     for request in waiting if open_now else ():
         if not state.tenant(request.ticket.business).may_run:
             continue
@@ -213,20 +214,26 @@ def check_work_conserving(state: State, waiting: Iterable[Request]) -> None:
             due = (due and request.holder in ("", name)) or (
                 overdue and replica.use.promotable(share)
             )
-            if due and not _blocked(state, waiting, request, replica):
+            blocked = (request.ticket.model, request.lane, name) in shut_for
+            if due and not blocked and not _comes_later(state, waiting, request, replica):
                 hold(not could_take(state, request, replica), request.ticket, "waits for", name)
 
 
-def _blocked(state: State, waiting: list[Request], request: Request, replica: Replica) -> bool:
-    """Whether one of its model and lane waits until the replica has less to prefill, or, in mode
-    fifo, one that came before waits for it, whatever for."""
-    if any(
-        other.ticket.model == request.ticket.model
-        and other.lane == request.lane
-        and shut(state, other, replica)
-        for other in waiting
-    ):
-        return True
+def _shut_for(
+    state: State, waiting: list[Request], open_now: list[Replica]
+) -> set[tuple[str, int, str]]:
+    """Models, lanes and replicas where one that waits does so until the replica has less to
+    prefill."""
+    return {
+        (request.ticket.model, request.lane, replica.facts.name)
+        for replica in open_now
+        for request in waiting
+        if shut(state, request, replica)
+    }
+
+
+def _comes_later(state: State, waiting: list[Request], request: Request, replica: Replica) -> bool:
+    """Whether, in mode fifo, one that came before waits for the replica, whatever for."""
     return state.policy.mode == "fifo" and any(
         (other.ticket.arrived, other.sequence) < (request.ticket.arrived, request.sequence)
         and replica.takes(other.ticket.model, other.lane, other.ticket.level)

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from .request import QUEUED, Request
+from .request import Request
 from .tenant import Tenant
 
-# Rank, arrival's sequence, which of the request's times in a queue it is of, and the request.
+# Rank, arrival's sequence, which of the request's times in a line it is of, and the request.
 Entry = tuple[int, int, int, Request]
 Head = tuple[float, int, int, str]
 Rank = tuple[float, int, int]
@@ -72,22 +72,26 @@ class Line:
             if listed.get(business) is not head:
                 heappop(heads)
                 continue
-            tenant = tenants[business]
+            tenant, heap = tenants[business], self.heaps[business]
             now = 0.0 if ledger is None else tenant.served.get(ledger, 0.0)
-            heap = self.heaps[business]
-            entry = heap[0] if heap else None
-            if entry is None or not self._waits(entry):
-                entry = self._head(business)
-            if entry is not None and entry[1] == sequence and entry[0] == key and served == now:
-                limit = tenant.running_limit
-                if limit is None or tenant.running < limit:
-                    return (served, key, sequence), entry[3]
-                heappop(heads)
-                del listed[business]
-                self.parked.add(business)
-                continue
+            if heap and served == now:
+                first, arrival, place, request = heap[0]
+                # Its entry as it was listed, and it waits: see ``_waits``.
+                if (
+                    arrival == sequence
+                    and first == key
+                    and place == (request.turn if ledger is None else request.place)
+                ):
+                    limit = tenant.running_limit
+                    if limit is None or tenant.running < limit:
+                        return (served, key, sequence), request
+                    heappop(heads)
+                    del listed[business]
+                    self.parked.add(business)
+                    continue
             heappop(heads)
             del listed[business]
+            entry = self._head(business)
             if entry is not None:
                 self._list(business, entry, now)
         return None
@@ -100,13 +104,12 @@ class Line:
             self._list(business, entry, served)
 
     def relist(self, business: str, served: float) -> None:
-        """The business's counter has fallen."""
-        if business in self.listed:
-            entry = self._head(business)
-            if entry is None:
-                del self.listed[business]
-            else:
-                self._list(business, entry, served)
+        """The counter of a business that is listed has fallen."""
+        entry = self._head(business)
+        if entry is None:
+            del self.listed[business]
+        else:
+            self._list(business, entry, served)
 
     def foremost(self, count: int) -> list[Request]:
         """Of each business the first so many requests: a walk over its heap from the top."""
@@ -131,10 +134,9 @@ class Line:
             heapify(self.heads)
 
     def _waits(self, entry: Entry) -> bool:
-        """Whether the entry is its request's present one: it may have run meanwhile."""
+        """Whether the entry is its request's present one: it may have left the line meanwhile."""
         request = entry[3]
-        place = request.turn if self.ledger is None else request.place
-        return request.phase is QUEUED and entry[2] == place
+        return entry[2] == (request.turn if self.ledger is None else request.place)
 
     def _head(self, business: str) -> Entry | None:
         heap = self.heaps[business]

@@ -62,7 +62,6 @@ class Queues:
         ticket, lane = request.ticket, request.lane
         flow = (ticket.model, lane)
         self.waiting[flow] = self.waiting.get(flow, 0) + 1
-        request.turn += 1
         if lane == 2:
             self.oldest = min(self.oldest, ticket.arrived)
             kind = (ticket.model, ticket.level)
@@ -74,7 +73,6 @@ class Queues:
 
     def _push(self, request: Request) -> None:
         ticket, ledger = request.ticket, request.ledger
-        request.place += 1
         served = request.tenant.served.get(ledger, 0.0)
         if request.tried:
             key = (request.lane, ticket.level, ticket.model, request.tried)
@@ -103,6 +101,7 @@ class Queues:
             self.moved.add(flow)
         if lane == 2:
             found = self.waits[ticket.model, ticket.level]
+            request.turn += 1
             found.drop(request)
             if not found.live:
                 del self.waits[ticket.model, ticket.level]
@@ -121,8 +120,6 @@ class Queues:
             self._undelay(request)
         elif request.ticket.id not in self.aside:
             self._drop(request)
-            # It may have stood in the middle: what is left of it there is nobody.
-            request.place += 1
         self.aside[request.ticket.id] = found
 
     def put_back(self, request: Request) -> None:
@@ -134,7 +131,6 @@ class Queues:
         """Take a waiting request out of its line: until then (ns) it waits for this replica."""
         self._drop(request)
         self.moved.add((request.ticket.model, request.lane))
-        request.place += 1
         request.holder, request.delayed = holder, until
         self.delayed.setdefault(holder, {})[request.ticket.id] = request
         heappush(self.delays, (until, request.sequence, request))
@@ -169,6 +165,8 @@ class Queues:
 
     def _drop(self, request: Request) -> None:
         ticket, lane = request.ticket, request.lane
+        # It may stand in the middle: what is left of it there is nobody.
+        request.place += 1
         if request.tried:
             key = (lane, ticket.level, ticket.model, request.tried)
             line = self.retries[key]
@@ -206,8 +204,13 @@ class Queues:
 
     def fell(self, business: str, ledger: int, served: float) -> None:
         """The business's counter in the ledger has fallen: it may come before others now."""
-        for _, _, line in self.lines(ledger % 3):
-            if line.ledger == ledger:
+        lane = ledger % 3
+        for models in (*self.lanes[lane].values(), *self.missed[lane].values()):
+            for line in models.values():
+                if business in line.listed and line.ledger == ledger:
+                    line.relist(business, served)
+        for line in self.retries.values():
+            if business in line.listed and line.ledger == ledger:
                 line.relist(business, served)
 
     def unpark(self, business: str, tenant: Tenant) -> None:
@@ -259,8 +262,11 @@ class Queues:
             for level in sorted(levels) if len(levels) > 1 else list(levels):
                 if not least <= level <= most:
                     continue
+                lines = levels[level]
                 for model in models:
-                    head = self._head(levels, level, model, now, tenants)
+                    head = lines[model].peek(tenants) if model in lines else None
+                    if head is not None and head[1].latest < now and not head[1].missed:
+                        head = self._head(levels, level, model, now, tenants)
                     if head is not None:
                         found.append(head)
                 if by_level and found:

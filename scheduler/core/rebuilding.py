@@ -151,6 +151,7 @@ def adopt(state: State, event: events.Adopted, before: Request | None = None) ->
         tenant,
         tenant.conduct(ticket.model),
         state.estimates.tokens(ticket),
+        ticket.prompt > 0 or ticket.output > 0,
         lane=ticket.lane,
         attempt=event.attempt,
         failures=event.failures,

@@ -27,7 +27,8 @@ QUEUED, RUNNING, YIELDING, ENDED = Phase
 @dataclass(slots=True, eq=False)
 class Request:
     """``tenant`` is its business's row, ``conduct`` that of its model there, ``answer`` the output
-    tokens expected of it when it arrived (see ``estimates``). ``key`` orders its queue and is fixed
+    tokens expected of it when it arrived (see ``estimates``), which is ``generative`` if it is
+    computed token by token. ``key`` orders its queue and is fixed
     when it is queued; ``sequence`` breaks ties. ``ledger`` is the counter it is charged to (see
     ``shares``), ``turn`` counts its times in a queue, ``place`` its lines, ``context`` are the
     tokens that it is to hold in a KV cache, of ``variance`` (tokens squared). ``tried`` are replica
@@ -51,6 +52,7 @@ class Request:
     tenant: Tenant
     conduct: Conduct
     answer: int
+    generative: bool
     key: int = 0
     lane: int = 0
     ledger: int = 0
@@ -90,11 +92,6 @@ class Request:
     def avoids(self, replica: Replica) -> bool:
         """Whether this generation of the replica has failed the request before."""
         return (replica.facts.name, replica.generation) in self.tried
-
-    @property
-    def generative(self) -> bool:
-        """Whether it is computed token by token."""
-        return bool(self.ticket.prompt or self.ticket.output)
 
     @property
     def running(self) -> bool:

@@ -55,13 +55,14 @@ def step(state: State, event: events.Event, now: int) -> list[Decision]:
     if state.gates and state.gates[0][0] <= state.now:
         open_gates(state, out)
     state.look_again = 0
-    if state.queues.aside or state.queues.delays:
+    queues = state.queues
+    if queues.aside or queues.delays:
         _give_up(state)
     if (
-        state.queues.vacated
+        queues.vacated
         or state.pressure.holding
         or state.layout.bounded
-        or (state.prefixes.caches and state.queues.moved)
+        or (queues.moved and state.prefixes.caches)
     ):
         _fill_kept(state, urgent, out)
     if state.stoppable and (
@@ -124,7 +125,8 @@ def _arrived(state: State, event: events.Arrived, out: list[Decision]) -> None:
     if conduct.steps > 0:
         ticket = adjusted(state, conduct, ticket, out)
     answer = note_arrival(state, ticket)
-    request = Request(ticket, state.sequence, tenant, conduct, answer, lane=ticket.lane)
+    generative = ticket.prompt > 0 or ticket.output > 0
+    request = Request(ticket, state.sequence, tenant, conduct, answer, generative, lane=ticket.lane)
     request.since = ticket.arrived
     start_or_queue(state, request, out)
 

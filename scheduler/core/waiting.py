@@ -44,21 +44,20 @@ def enqueue_ahead(state: State, request: Request) -> None:
 
 def line_up(state: State, request: Request) -> None:
     """Let a request wait at the place that its key says."""
-    ticket, lane = request.ticket, request.lane
+    ticket, lane, conduct = request.ticket, request.lane, request.conduct
     request.key = request.key or _key(state, request)
     request.phase = QUEUED
     if request.attempt or not request.context:
         measure(state, request)
     request.missed, request.latest = False, latest(state, request)
-    tenant = request.tenant
     state.queues.push(request)
-    tenant.queued += 1
+    request.tenant.queued += 1
     state.lane_queued[lane] += 1
     state.lane_tokens[lane] += request.context
-    queued = request.conduct.queued
-    state.queuers[lane] += not queued[lane]
-    queued[lane] += 1
-    request.conduct.queued_tokens[lane] += request.context
+    if not conduct.queued[lane]:
+        state.queuers[lane] += 1
+    conduct.queued[lane] += 1
+    conduct.queued_tokens[lane] += request.context
     if lane == 2 and (request.attempt or lane != ticket.lane):
         # It may have waited longer than what the next look was set for.
         state.overdue_at = 0
@@ -122,13 +121,14 @@ def unqueue(state: State, request: Request) -> None:
     """Take a request out of its queue, for good or for a slot."""
     request.phase = ENDED
     state.queues.drop(request)
-    lane, queued = request.lane, request.conduct.queued
+    lane, conduct = request.lane, request.conduct
     request.tenant.queued -= 1
     state.lane_queued[lane] -= 1
     state.lane_tokens[lane] -= request.context
-    queued[lane] -= 1
-    request.conduct.queued_tokens[lane] -= request.context
-    state.queuers[lane] -= not queued[lane]
+    conduct.queued[lane] -= 1
+    conduct.queued_tokens[lane] -= request.context
+    if not conduct.queued[lane]:
+        state.queuers[lane] -= 1
 
 
 def end(state: State, request: Request) -> None:
@@ -143,51 +143,51 @@ def next_wake(state: State) -> int:
     """When a Tick is due (ns), or 0: the next expiry, the end of a replica's busy time or of its
     prefills, of a claim, the moment when a request becomes overdue, or too late for its set, or
     another look at P0's wait, at cards, or at preemption."""
-    expiries = state.expiries
-    while expiries and expiries[0][2].phase is not QUEUED:
+    expiries, now, wake = state.expiries, state.now, NO_END
+    urgent, middle, low = state.lane_queued
+    while expiries:
+        expires, _, first = expiries[0]
+        if first.phase is QUEUED:
+            wake = expires
+            break
         heappop(expiries)
-    wake = expiries[0][0] if expiries else 0
-    queued, now = state.lane_queued, state.now
-    look = _next_look(state)
-    if look and (look < wake or not wake):
-        wake = look
-    if not (queued[0] or queued[1] or queued[2]):
-        return wake
-    if queued[2] and state.overdue_at <= now:
-        state.overdue_at = _next_overdue(state)
-    due = state.gates[0][0] if state.gates else 0
-    if due and (due < wake or not wake):
-        wake = due
-    for due in (state.look_again, state.late_at, state.overdue_at if queued[2] else 0):
-        if now < due and (due < wake or not wake):
-            wake = due
-    due = state.queues.next_delay() if state.queues.delays else 0
-    if due and (due < wake or not wake):
-        wake = due
-    if state.queues.aside or now < state.busy_until:
-        wake = _next_end(state, wake)
+    if now < state.press_at < wake and (urgent or state.watching):
+        wake = state.press_at
+    if state.cards and now < state.plan_at < wake:
+        wake = state.plan_at
+    if urgent or middle or low:
+        wake = _next_turn(state, wake)
+    return wake if wake < NO_END else 0
+
+
+def _next_turn(state: State, wake: int) -> int:
+    """The same, or when one that waits is to be looked at, if that is before."""
+    now, queues = state.now, state.queues
+    if state.lane_queued[2]:
+        if state.overdue_at <= now:
+            state.overdue_at = _next_overdue(state)
+        if now < state.overdue_at < wake:
+            wake = state.overdue_at
+    if now < state.look_again < wake:
+        wake = state.look_again
+    if now < state.late_at < wake:
+        wake = state.late_at
+    if state.gates or queues.delays or queues.aside or now < state.busy_until:
+        wake = min(wake, _next_end(state))
     return wake
 
 
-def _next_end(state: State, wake: int) -> int:
-    """The same, or when the next claim is given up, or the next replica is asked again, if that is
-    before."""
-    now = state.now
-    ends = [found for found in (wake, next_end(state)) if found]
+def _next_end(state: State) -> int:
+    """When a replica's prefills end, or a wait for one replica alone, or a claim, or the next
+    replica is asked again."""
+    now, queues = state.now, state.queues
+    ends = [NO_END, queues.next_delay() or NO_END, next_end(state) or NO_END]
+    if state.gates:
+        ends.append(state.gates[0][0])
     if now < state.busy_until:
         ends += [r.busy_until for r in state.replicas.values() if r.busy_until > now]
         ends += back_at(state)
-    return min(ends, default=0)
-
-
-def _next_look(state: State) -> int:
-    """When P0's wait, or the cards there are, are looked at next (ns), 0 if nothing asks for it."""
-    now, due = state.now, 0
-    if now < state.press_at and (state.lane_queued[0] or state.watching):
-        due = state.press_at
-    if state.cards and now < state.plan_at and (state.plan_at < due or not due):
-        due = state.plan_at
-    return due
+    return min(ends)
 
 
 def _next_overdue(state: State) -> int:

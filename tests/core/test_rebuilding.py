@@ -32,7 +32,7 @@ REPLICA_ANEW = {
 REQUEST_ANEW = {
     *("ticket", "attempt", "replica", "dispatched", "seen", "produced", "failures"),
     *("tried", "preempted", "stopped", "promoted"),
-    *("tenant", "conduct", "phase", "estimate", "charged", "kv", "cold"),
+    *("tenant", "conduct", "generative", "phase", "estimate", "charged", "kv", "cold"),
     *("ledger", "turn", "place", "context", "variance", "latest", "missed", "holder"),
     *("first", "prefill", "held", "named", "mark", "ahead"),
 }
