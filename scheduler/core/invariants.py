@@ -59,17 +59,24 @@ def check_counts(state: State) -> None:
         kinds = {(r.ticket.business, r.ticket.model) for r in mine}
         hold(state.queuers[lane] == len(kinds), "queuers of lane", lane)
     hold(state.yielding == sum(request.phase is YIELDING for request in requests), "yielding")
-    for name, pool in state.pools.items():
-        here = [r for r in requests if r.replica is not None and r.replica.pool.name == name]
-        lanes = [sum(request.lane == lane for request in here) for lane in range(3)]
-        hold(pool.running == lanes, "running in pool", name, pool.running, lanes)
-        hold(pool.promoted == sum(request.promoted for request in here), "promoted in", name)
+    check_pools(state)
     for replica in state.replicas.values():
         here = [request for request in requests if request.replica is replica]
         hold(len(here) == len(replica.holds), replica.facts.name, "holds", len(here))
         check_replica(replica)
     check_delays(state)
     check_prefixes(state.prefixes)
+
+
+def check_pools(state: State) -> None:
+    """What each part of a pool is used for is what its replicas hold."""
+    for replica in state.replicas.values():
+        use = replica.use
+        part = [other for other in state.replicas.values() if other.use is use]
+        here = [request for other in part for request in other.holds.values()]
+        lanes = [sum(request.lane == lane for request in here) for lane in range(3)]
+        hold(use.running == lanes, "running beside", replica.facts.name, use.running, lanes)
+        hold(use.promoted == sum(request.promoted for request in here), "promoted", use.promoted)
 
 
 def check_delays(state: State) -> None:

@@ -4,6 +4,8 @@ Businesses take turns within a market (see ``shares``): who has used much of car
 use has taken nothing from them.
 """
 
+from collections.abc import Iterable
+
 from .request import ENDED, QUEUED
 from .shares import join, leave, ledger_of
 from .state import State
@@ -28,22 +30,31 @@ def note_markets(state: State) -> None:
 
 def _markets(state: State) -> dict[str, int]:
     """Numbers by model: those of pools that are connected are the same."""
+    homes: dict[str, dict[str, None]] = {}
+    for replica in state.replicas.values():
+        for model in replica.facts.models:
+            homes.setdefault(model, {})[replica.pool.name] = None
+    first = connected(homes.values())
+    for pool in sorted(first):
+        # A market is known by the first of its pools, under one number for all time.
+        state.market_ids.setdefault(first[pool], len(state.market_ids))
+    return {model: state.market_ids[first[next(iter(pools))]] for model, pools in homes.items()}
+
+
+def connected(links: Iterable[Iterable[str]]) -> dict[str, str]:
+    """By name the first, in their order, of all names that it is linked to, if by others. Names
+    that come in one of the ``links`` together are linked."""
     root: dict[str, str] = {}
 
-    def find(pool: str) -> str:
-        while root[pool] != pool:
-            root[pool] = pool = root[root[pool]]
-        return pool
+    def find(name: str) -> str:
+        while root[name] != name:
+            root[name] = name = root[root[name]]
+        return name
 
-    homes: dict[str, str] = {}
-    for replica in state.replicas.values():
-        pool = replica.pool.name
-        root.setdefault(pool, pool)
-        for model in replica.facts.models:
-            first = homes.setdefault(model, pool)
-            one, other = sorted((find(first), find(pool)))
-            root[other] = one
-    for pool in sorted(root):
-        # A market is known by the first of its pools, under one number for all time.
-        state.market_ids.setdefault(find(pool), len(state.market_ids))
-    return {model: state.market_ids[find(pool)] for model, pool in homes.items()}
+    for names in links:
+        first = None
+        for name in names:
+            root.setdefault(name, name)
+            one, other = sorted((find(first or name), find(name)))
+            first = root[other] = one
+    return {name: find(name) for name in root}

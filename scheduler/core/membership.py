@@ -11,7 +11,8 @@ from .delay import lose_holder
 from .demand import renew_layout
 from .dispatch import fill_all
 from .kinds import name_kind
-from .markets import note_markets
+from .markets import connected, note_markets
+from .pool import PoolUse
 from .replica import Replica
 from .state import State
 from .tenant import Tenant
@@ -22,8 +23,6 @@ def replica_changed(state: State, event: events.ReplicaChanged, out: list[Decisi
     name = event.facts.name
     known = state.replicas.get(name)
     if known is not None and known.generation == event.generation:
-        if known.pool.name != event.pool.name:
-            _move(state, known, event)
         known.facts, known.pool = event.facts, event.pool
         known.ready, known.warm = event.ready, event.warm
         for model in known.circuits.keys() - event.facts.models.keys():
@@ -39,7 +38,6 @@ def replica_changed(state: State, event: events.ReplicaChanged, out: list[Decisi
             event.pool,
             event.generation,
             event.ready,
-            state.use(event.pool),
             warm=event.warm,
             touched=state.now,
         )
@@ -55,17 +53,6 @@ def _forget(state: State, replica: Replica) -> None:
     """What failed on a process that is gone says nothing any more."""
     for model in replica.standings:
         clear_standing(state, replica, model)
-
-
-def _move(state: State, replica: Replica, event: events.ReplicaChanged) -> None:
-    """Its running requests count in another pool from now on."""
-    old, new = replica.use, state.use(event.pool)
-    replica.use = new
-    for request in state.requests.values():
-        if request.running and request.replica is replica:
-            for pool, change in ((old, -1), (new, 1)):
-                pool.running[request.lane] += change
-                pool.promoted += change * request.promoted
 
 
 def replica_removed(state: State, event: events.ReplicaRemoved, out: list[Decision]) -> None:
@@ -104,14 +91,32 @@ def _fleet_changed(state: State, out: list[Decision]) -> None:
 
 
 def count_slots(state: State) -> None:
-    """Count the slots of the pools, those that nobody holds, and open breakers."""
+    """Count what the pools are used for, the slots that nobody holds, and open breakers. Replicas
+    of a pool among which no work can move, for they have no model in common, are parts of it that
+    have nothing to do with each other."""
     state.free = 0
     count_broken(state)
-    for pool in state.pools.values():
-        pool.slots = 0
+    pools: dict[str, list[Replica]] = {}
     for replica in state.replicas.values():
-        replica.use.dedicated = replica.pool.dedicated
+        pools.setdefault(replica.pool.name, []).append(replica)
         replica.counted = replica.serving()
         if replica.counted:
-            replica.use.slots += replica.facts.slots
             state.free += max(0, replica.facts.slots - replica.running)
+    for replicas in pools.values():
+        first = connected(replica.facts.models for replica in replicas)
+        parts: dict[str, PoolUse] = {}
+        for replica in replicas:
+            part = next((first[model] for model in replica.facts.models), "")
+            if part not in parts:
+                parts[part] = PoolUse(dedicated=replica.pool.dedicated)
+            replica.use = parts[part]
+            _count_use(replica)
+
+
+def _count_use(replica: Replica) -> None:
+    use = replica.use
+    if replica.counted:
+        use.slots += replica.facts.slots
+    for request in replica.holds.values():
+        use.running[request.lane] += 1
+        use.promoted += request.promoted

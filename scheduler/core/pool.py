@@ -27,13 +27,13 @@ def lanes_let_in(pool: PoolFacts, policy: Policy) -> frozenset[int]:
 
 @dataclass(slots=True)
 class PoolUse:
-    """Slots of the pool's ready replicas, and requests running there by lane."""
+    """Slots of ready replicas of a pool among which work can move, and requests running there by
+    lane."""
 
     slots: int = 0
     dedicated: bool = False
     running: list[int] = field(default_factory=lambda: [0, 0, 0])
     promoted: int = 0
-    lent: int = 0
 
     @property
     def free(self) -> int:

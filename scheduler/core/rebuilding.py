@@ -51,7 +51,6 @@ MADE_ANEW = {
     "replicas": "told by the fleet's watchers; what was learned of each is carried (below)",
     "cards": "told by the driver",
     "requests": "told by the gateways",
-    "pools": "counts of what runs",
     "queues": "lined up again",
     "expiries": "noted again as requests are lined up",
     "active": "counted again as requests are adopted; how far each ledger has come is carried",
@@ -118,7 +117,6 @@ def know(
             told.pool,
             told.generation,
             told.ready,
-            state.use(told.pool),
             warm=told.warm,
         )
         old = before.get(told.facts.name)
@@ -193,9 +191,9 @@ def _holder(state: State, event: events.Adopted) -> Replica | None:
     facts = event.facts
     if facts is None:
         return None
-    use = state.pools.get(facts.pool)
-    pool = PoolFacts(facts.pool, use is not None and use.dedicated, frozenset())
-    return Replica(facts, pool, event.generation, ready=False, use=state.use(pool))
+    # It takes nobody any more: what else is known of its pool is of no use.
+    pool = PoolFacts(facts.pool, False, frozenset())
+    return Replica(facts, pool, event.generation, ready=False)
 
 
 def claim_again(state: State, old: State) -> None:

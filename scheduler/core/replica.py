@@ -32,13 +32,13 @@ class Replica:
     common, and of which those in ``stoppable`` may be stopped for
     others, the newest last; ``lanes`` those let in by pool and policy, ``lanes_warm`` those let in
     once it is ``warm``, ``serves`` the models by lane, but for those that ``rest`` there (see
-    ``paths``). Layouts bring that up to date. ``use`` is its pool's; ``counted`` says that its free
-    slots are in the state's count. ``stopping`` is how long it takes a request to stop (ns).
-    ``picked`` requests started here in the last second. While it is ``held`` for P0 that waits too
-    long, P2 is not started here. ``witness`` says which business and model was served well here
-    last (by ``Conduct``), ``standings`` how each model has fared, ``circuits`` are the open
-    breakers by model. ``prefills`` has the requests whose first token is not there, with the ns
-    that their prefill is to take, until when it is believed to, a reading of ``shared`` (see
+    ``paths``). Layouts bring that up to date. ``use`` is its part's of the pool; ``counted`` says
+    that its free slots are in the state's count. ``stopping`` is how long it takes a request to
+    stop (ns). ``picked`` requests started here in the last second. While it is ``held`` for P0 that
+    waits too long, P2 is not started here. ``witness`` says which business and model was served
+    well here last (by ``Conduct``), ``standings`` how each model has fared, ``circuits`` are the
+    open breakers by model. ``prefills`` has the requests whose first token is not there, with the
+    ns that their prefill is to take, until when it is believed to, a reading of ``shared`` (see
     ``outstanding``) and their lane; ``prefill_ns`` is the sum by lane, ``prefilled`` when the last
     was over (ns); ``area`` is the integral of ``running``, ``shared`` that of 1 / prefills, as of
     ``touched`` (ns). ``kind`` is what the fleet says of such a card, ``speed_class`` how fast it is
@@ -49,7 +49,7 @@ class Replica:
     pool: PoolFacts
     generation: int
     ready: bool
-    use: PoolUse
+    use: PoolUse = field(default_factory=PoolUse)
     counted: bool = False
     running: int = 0
     kv_used: int = 0

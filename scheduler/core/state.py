@@ -12,11 +12,10 @@ from .card_plan import Plan
 from .counters import Active
 from .decisions import Notice
 from .estimates import Estimates, Mean
-from .fleet import CardFacts, PoolFacts
+from .fleet import CardFacts
 from .layout import Demand, Layout
 from .paths import Path
 from .policy import Policy
-from .pool import PoolUse
 from .prefixes import Prefixes
 from .pressure import Pressure
 from .prices import Flow
@@ -71,7 +70,6 @@ class State:
     late_at: int = 0
     dispatches: int = 0
     replicas: dict[str, Replica] = field(default_factory=dict)
-    pools: dict[str, PoolUse] = field(default_factory=dict)
     tenants: dict[str, Tenant] = field(default_factory=dict)
     requests: dict[str, Request] = field(default_factory=dict)
     queues: Queues = field(default_factory=Queues)
@@ -133,10 +131,3 @@ class State:
         """A number from 0 to ``below`` - 1, of the seed alone (linear congruential)."""
         self.seed = (self.seed * SEED_FACTOR + SEED_TERM) & SEED_BITS
         return (self.seed >> 33) % below
-
-    def use(self, pool: PoolFacts) -> PoolUse:
-        """What the pool is used for."""
-        found = self.pools.get(pool.name)
-        if found is None:
-            found = self.pools[pool.name] = PoolUse(dedicated=pool.dedicated)
-        return found

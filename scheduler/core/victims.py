@@ -132,7 +132,7 @@ def _above_minimum(state: State, replica: Replica) -> int:
     yielding = sum(
         held.phase is YIELDING
         for other in state.replicas.values()
-        if other.pool.name == replica.pool.name
+        if other.use is pool
         for held in other.holds.values()
     )
     return pool.running[2] - yielding - ceil(state.policy.queues.P2.min_share * pool.slots)

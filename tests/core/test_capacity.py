@@ -191,7 +191,7 @@ def test_counts_come_back_to_nothing() -> None:
     for name in list(scene.running):
         scene.finish(name)
     assert (replica.running, replica.kv_used, dict(replica.holds)) == (0, 0, {})
-    pool = scene.state.pools["shared"]
+    pool = replica.use
     assert (pool.running, pool.promoted) == ([0, 0, 0], 0)
 
 

@@ -23,8 +23,7 @@ def recount(scene: Scene) -> None:
     for replica in scene.state.replicas.values():
         assert replica.running == len(replica.holds) >= 0
         assert replica.kv_used >= 0
-    for pool in scene.state.pools.values():
-        assert min(pool.running) >= 0
+        assert min(replica.use.running) >= 0
 
 
 # Unreachable.
@@ -74,10 +73,10 @@ def test_a_probe_that_finds_it_well_brings_it_back() -> None:
 
 def test_its_slots_count_no_more() -> None:
     scene = pair(10)
-    assert scene.state.pools["shared"].slots == 20
+    assert scene.state.replicas["a"].use.slots == 20
     scene.arrive("r")
     scene.fail("r", Fault.UNREACHABLE)
-    assert scene.state.pools["shared"].slots == 10
+    assert scene.state.replicas["b"].use.slots == 10
 
 
 # Errors.

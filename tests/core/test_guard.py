@@ -13,7 +13,7 @@ from scheduler.core.policy import Policy
 from scheduler.core.ticket import Resume, Ticket
 
 from .clockwork import Clockwork
-from .scene import MS, SECOND, SHARED, START, URGENT, Scene, card
+from .scene import MS, SECOND, START, URGENT, Scene, card
 
 MINUTE = 60 * SECOND
 PATIENCE = 90 * SECOND
@@ -206,7 +206,7 @@ def test_a_request_is_promoted_once_even_if_its_replica_fails_it(fault: Fault) -
     assert "low-0" in scene.running
     assert scene.promoted() == ["low-0"]
     scene.finish("low-0")
-    assert scene.state.pools["shared"].promoted == 0
+    assert [r.use.promoted for r in scene.state.replicas.values()] == [0, 0]
 
 
 def test_a_business_at_its_limit_hides_no_other_overdue_work() -> None:
@@ -253,6 +253,18 @@ def test_a_wake_up_is_asked_for_when_the_next_becomes_overdue() -> None:
     assert scene.state.wake == START + 1500 * MS
 
 
+def test_the_share_is_one_of_the_replicas_that_the_work_can_run_on() -> None:
+    """A pool of many slots for a chat has few for a detector: a tenth of these is one."""
+    scene = Scene(card("big", 40, "chat"), card("small", 4, "detector"), policy=SOON)
+    for number in range(10):
+        scene.arrive(f"p0-{number}", 0, model="detector")
+    for number in range(10):
+        scene.arrive(f"low-{number}", 2, model="detector")
+    scene.wait(2 * SECOND)
+    scene.finish(*scene.on("small"))
+    assert scene.on("small") == ["low-0", "p0-4", "p0-5", "p0-6"]
+
+
 def test_a_share_of_nothing_turns_the_guard_off() -> None:
     policy = replace(SOON, starvation=replace(SOON.starvation, pool_share=0.0))
     scene = Scene(card("c", 2), policy=policy)
@@ -262,4 +274,3 @@ def test_a_share_of_nothing_turns_the_guard_off() -> None:
     scene.wait(5 * SECOND)
     scene.finish(scene.on("c")[0])
     assert not scene.promoted()
-    assert SHARED.name in scene.state.pools

@@ -7,7 +7,7 @@ from scheduler.core.fleet import PoolFacts
 from scheduler.core.policy import Lending, Policy, Starvation
 from scheduler.core.ticket import Resume
 
-from .scene import MS, SECOND, SHARED, URGENT, Scene, card
+from .scene import MS, SECOND, URGENT, Scene, card
 
 BOTH = (card("u", 2, pool=URGENT), card("s", 2))
 
@@ -71,13 +71,25 @@ def test_the_bound_is_the_pools_and_not_the_replicas() -> None:
 
 def test_room_under_the_bound_is_used_on_any_of_the_pools_replicas() -> None:
     """The end of P2 on one replica may let P2 start on another."""
-    scene = Scene(card("a", 5, "a"), card("b", 5, "b"), policy=bound(0.2, borrow=False))
+    cards = card("a", 5, "a", "both"), card("b", 5, "b", "both")
+    scene = Scene(*cards, policy=bound(0.2, borrow=False))
     scene.arrive("a1", 2, model="a")
     scene.arrive("a2", 2, model="a")
     scene.arrive("b1", 2, model="b")
     assert scene.waiting() == ["b1"]
     scene.finish("a1")
     assert scene.where("b1") == "b"
+
+
+def test_replicas_that_serve_nothing_in_common_have_bounds_of_their_own() -> None:
+    """Room on cards that it can't use is no room for P2."""
+    scene = Scene(card("a", 20, "a"), card("b", 5, "b"), policy=bound(0.2, borrow=False))
+    scene.arrive("b1", 2, model="b")
+    scene.arrive("b2", 2, model="b")
+    assert scene.waiting() == ["b2"]
+    for number in range(5):
+        scene.arrive(f"a{number}", 2, model="a")
+    assert scene.waiting() == ["b2", "a4"]
 
 
 def test_a_pool_too_small_for_the_share_lets_one_run() -> None:
@@ -185,8 +197,8 @@ def test_slots_are_lent_as_soon_as_they_are_wanted() -> None:
 
 def test_a_slot_freed_elsewhere_in_the_pool_lets_one_be_lent() -> None:
     scene = Scene(
-        card("u1", 1, "n", pool=URGENT),
-        card("u2", 1, "m", pool=URGENT),
+        card("u1", 1, "n", "both", pool=URGENT),
+        card("u2", 1, "m", "both", pool=URGENT),
         card("s", 1, "m", "n"),
         policy=lending(keep_free=1),
     )
@@ -251,12 +263,11 @@ def test_a_pools_use_is_recounted_when_a_replica_moves() -> None:
     flood(scene, 2, 4)
     other = PoolFacts("other", False, frozenset({0, 1, 2}))
     scene.add(card("b", 2, pool=other)[0], other)
-    pools = scene.state.pools
-    assert (pools["shared"].slots, pools["other"].slots) == (2, 2)
-    assert pools["shared"].running[2] == pools["other"].running[2] == 2
+    uses = [replica.use for replica in scene.state.replicas.values()]
+    assert [use.slots for use in uses] == [2, 2]
+    assert [use.running[2] for use in uses] == [2, 2]
     scene.finish(*list(scene.running))
-    assert pools["shared"].running == pools["other"].running == [0, 0, 0]
-    assert SHARED.name in pools
+    assert [use.running for use in uses] == [[0, 0, 0], [0, 0, 0]]
 
 
 def test_a_pool_at_its_bound_leaves_another_to_be_used() -> None:

@@ -12,7 +12,7 @@ from scheduler.core.policy import Placement, Policy
 from scheduler.core.ticket import Ticket
 
 from .clockwork import Clockwork
-from .scene import MS, SECOND, SHARED, START, Scene, card
+from .scene import MS, SECOND, START, Scene, card
 from .teaching import (
     LANES,
     PEAK,
@@ -242,7 +242,6 @@ def test_the_only_card_that_holds_a_model_is_left_to_it() -> None:
     teach(scene, service, {("a", 1): 35.0, ("b", 1): 30.0})
     assert placement_set(scene, "b", 1) == {"both"}
     assert placement_set(scene, "a", 1) == {"a-only"}
-    assert SHARED.name in scene.state.pools
 
 
 def on_completion() -> Policy:

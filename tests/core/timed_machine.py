@@ -70,7 +70,7 @@ class Timed(RuleBasedStateMachine):
     def look(self) -> None:
         """What must hold now."""
         state = self.clock.scene.state
-        pool = state.pools["shared"]
+        pool = next(iter(state.replicas.values())).use
         assert sum(pool.running) <= SLOTS
         assert pool.promoted <= ceil(state.policy.starvation.pool_share * SLOTS)
         overdue = sorted(
