@@ -6,6 +6,8 @@ shares it. It makes the outstanding prefills later, where prompts share the card
 the others longer by the slope as well. What takes a fixed time takes that.
 """
 
+from collections.abc import Collection
+
 from .estimates import STEP_PRIOR
 from .outstanding import AHEAD, closed, wait_for_others
 from .prefixes import WORTH
@@ -55,17 +57,29 @@ def shut(state: State, request: Request, replica: Replica) -> bool:
 
 def _slips_in(state: State, request: Request, replica: Replica, own: float) -> bool:
     """Whether a prompt of P1 that takes ``own`` ns saves more, by the lanes' weights, than it costs
-    P0, when it shares the card with that instead of waiting for it. Evaluations can always wait."""
+    P0, when it shares the card with that instead of waiting for it; and leaves slots for P0 that
+    waits until the card has less to prefill. Evaluations can always wait."""
     model, serial = request.ticket.model, state.estimates.serial(replica.facts.name)
     if replica.prefill_ns[1] > AHEAD or serial > 0.5:
         return False
-    # Of those that wait for such cards each has its part, and as much to prefill as those there.
-    cards = sum(map(len, state.layout.sets.get((model, 0), ()))) or 1
-    waiting = state.queues.waiting.get((model, 0), 0) / cards
+    if replica.running + 1 + _waiting_for(state, replica.serves[0]) > replica.facts.slots:
+        return False
+    # Each of those that wait has as much to prefill as those there.
+    waiting = _waiting_for(state, (model,))
     there = sum(lane == 0 for _, _, _, lane in replica.prefills.values())
     saved = replica.prefill_ns[0] * (1.0 + waiting / there) - own * there
     queues = state.policy.queues
     return own * (there + waiting) * queues.P0.weight < saved * queues.P1.weight
+
+
+def _waiting_for(state: State, models: Collection[str]) -> float:
+    """How many of P0 wait for the models, of which each card of their sets has its part."""
+    waiting, sets = state.queues.waiting, state.layout.sets
+    return sum(
+        waiting[model, 0] / (sum(map(len, sets.get((model, 0), ()))) or 1)
+        for model in models
+        if (model, 0) in waiting
+    )
 
 
 def prefill_of(state: State, request: Request, replica: Replica) -> float:

@@ -162,6 +162,20 @@ def test_a_short_prompt_of_p1_slips_in_beside_a_long_one_of_p0() -> None:
     assert "shorter" in scene.running
 
 
+def test_nothing_slips_into_the_last_slots_that_p0_waits_for() -> None:
+    """It would keep them for as long as its answer takes, when the card could take P0 again."""
+    scene = measured(Scene(card("a", 3)))
+    scene.arrive("urgent", 0, prompt=5000, output=10)
+    scene.arrive("next", 0, prompt=5000, output=10)
+    scene.arrive("short", 1, prompt=200, output=10)
+    assert "short" in scene.running
+    scene.see("short")
+    scene.arrive("another", 1, prompt=200, output=10)
+    assert scene.waiting() == ["next", "another"]
+    scene.see("urgent")
+    assert "next" in scene.running
+
+
 def test_the_lanes_weights_say_what_may_slip_in() -> None:
     queues = Policy().queues
     heavy = replace(Policy(), queues=replace(queues, P0=replace(queues.P0, weight=1000.0)))
