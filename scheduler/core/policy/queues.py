@@ -167,7 +167,9 @@ class Queues(Section):
 class Starvation(Section):
     """How overdue P2 work is helped."""
 
-    pool_share: float = share(0.1, "Share of each pool's slots offered to overdue P2 first.")
+    pool_share: float = share(
+        0.1, "Share of a pool's slots offered to overdue P2 first, where replicas share models."
+    )
 
 
 @dataclass(frozen=True, slots=True)
