@@ -329,7 +329,7 @@ async def test_replicas_that_change_together_are_laid_out_once(
     for change in changes:
         single.scheduler.set_replica(change)
     assert laid == 51
-    assert (world.state.free, world.state.pools["pool"].slots) == (100, 100)
+    assert (world.state.free, next(iter(world.state.replicas.values())).use.slots) == (100, 100)
     assert world.state.free == single.state.free
     assert all(held.counted for held in world.state.replicas.values())
     world.scheduler.set_replicas([])

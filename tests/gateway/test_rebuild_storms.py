@@ -49,7 +49,7 @@ def counts_of(state: State) -> dict[str, object]:
             for name, r in state.replicas.items()
         },
         "pools": {
-            name: (use.slots, use.running, use.promoted) for name, use in state.pools.items()
+            name: (r.use.slots, r.use.running, r.use.promoted) for name, r in state.replicas.items()
         },
         "businesses": {
             name: (t.running, t.queued, t.used, t.active, t.running_limit, t.weight)
