@@ -104,7 +104,7 @@ async def at_rest(listening: Listening) -> None:
     await until(lambda: listening.emulator.recorder.in_flight == 0)
 
 
-async def until(condition: Callable[[], bool], within: float = 5.0) -> float:
+async def until(condition: Callable[[], bool], within: float = 30.0) -> float:
     """Seconds until the condition held; fails when it takes too long."""
     begun = monotonic()
     while not condition():

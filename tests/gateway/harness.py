@@ -41,6 +41,9 @@ LOW_KEY = "fl_live_lowkeylowkeylowkeylowkeylo"
 
 EVERYWHERE = (ipaddress.ip_network("0.0.0.0/0"), ipaddress.ip_network("::/0"))
 TURN_S = 0.005
+# What is waited for comes, on a slow machine late: long enough for the slowest, and shorter than
+# the time limits (60 s) that would end what has to end by itself.
+PATIENCE_S = 30.0
 Body = dict[str, object]
 
 
@@ -107,7 +110,7 @@ class Gate:
         """A bare connection to the gateway."""
         return raw(self.url)
 
-    async def until(self, condition: Callable[[], object], within: float = 5.0) -> float:
+    async def until(self, condition: Callable[[], object], within: float = PATIENCE_S) -> float:
         """Wait for a condition; returns the seconds it took, fails when it takes too long.
 
         Time is counted in turns of the loop: on a machine that gives this process no turn,
@@ -120,14 +123,14 @@ class Gate:
             await asyncio.sleep(TURN_S)
         raise AssertionError(f"not within {within} s")
 
-    async def rest(self, within: float = 5.0) -> None:
+    async def rest(self, within: float = PATIENCE_S) -> None:
         """Wait until nothing is held any more; says what is when that takes too long."""
         try:
             await self.until(lambda: not self.held, within)
         except AssertionError:
             raise AssertionError(f"still held after {within} s: {self.held}") from None
 
-    async def rows(self, count: int, within: float = 5.0) -> list[UsageRow]:
+    async def rows(self, count: int, within: float = PATIENCE_S) -> list[UsageRow]:
         """The usage rows, as soon as there are ``count``."""
         await self.until(lambda: len(self.usage.rows) >= count, within)
         assert len(self.usage.rows) == count

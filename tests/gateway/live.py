@@ -219,7 +219,7 @@ class Live:
 
     async def landed(self, business: str, count: int) -> list[Row]:
         """The usage records of a business, as soon as there are so many."""
-        for _ in range(300):
+        for _ in range(1000):
             rows = await self.rows(business)
             if len(rows) >= count:
                 return rows
@@ -241,7 +241,7 @@ class Live:
 
         return await asyncio.to_thread(read)
 
-    async def until(self, condition: Callable[[], object], within: float = 5.0) -> float:
+    async def until(self, condition: Callable[[], object], within: float = READY_S) -> float:
         """Wait for a condition; returns the seconds it took."""
         start = time.monotonic()
         while not condition():

@@ -151,7 +151,7 @@ async def test_what_reckons_how_long_to_wait(
     monkeypatch.setattr(world.scheduler._patience, "wait", broken)
     world.scheduler.set_access(AccessSnapshot(1, {"x": BusinessFacts("x", running=1, queued=0)}))
     world.open()
-    refused = await asyncio.wait_for(world.open().placed(), 5)
+    refused = await asyncio.wait_for(world.open().placed(), 30)
     assert isinstance(refused, Refusal)
     assert refused.reason == "concurrency_exceeded"
     assert refused.retry_after is not None

@@ -106,9 +106,7 @@ async def test_a_promotion_is_told(caplog: pytest.LogCaptureFixture) -> None:
             first = slow(running)
             await running.until(lambda: len(engine.seen) == 1)
             second = slow(running)
-            await running.until(
-                lambda: running.runtime.scheduler.state.lane_queued[2] == 1, within=5
-            )
+            await running.until(lambda: running.runtime.scheduler.state.lane_queued[2] == 1)
             overdue_at = time.monotonic() + 0.06
             await running.until(lambda: time.monotonic() > overdue_at)
             held.go.set()

@@ -175,7 +175,7 @@ async def test_a_long_answer_is_told_of_once_a_second(core: Told) -> None:
 
     async with stub(talk) as server, gate(furnished(replica(server.url))) as running:
         call = asyncio.create_task(running.streamed())
-        await running.until(lambda: len(core.progress) >= 3, within=30)
+        await running.until(lambda: len(core.progress) >= 3)
         enough.set()
         await call
         await running.rest()

@@ -53,8 +53,8 @@ async def test_a01_a_hang_up_mid_stream_stops_the_replica_and_frees_the_slot(
             waiting = asyncio.create_task(gateway.chat("waits"))
             await gateway.until(lambda: gateway.queued == 1)
             leave(client)
-            await gateway.until(server.seen[0].closed.is_set, within=1)
-        await gateway.until(lambda: len(server.seen) == 2, within=1)
+            await gateway.until(server.seen[0].closed.is_set)
+        await gateway.until(lambda: len(server.seen) == 2)
         server.answer.finish("waits")
         assert (await waiting).status_code == 200
         row = gateway.usage.rows[0]
@@ -78,7 +78,7 @@ async def test_a01_a_hang_up_before_the_first_token(
         await client.post(KEY, chat_body(stream=True))
         await gateway.until(lambda: server.seen)
         leave(client)
-        await gateway.until(server.seen[0].closed.is_set, within=1)
+        await gateway.until(server.seen[0].closed.is_set)
         row = await gateway.row()
         assert row.status == "client_disconnect"
         assert (row.prompt_tokens, row.completion_tokens) == (0, 0)
@@ -128,8 +128,8 @@ async def test_a02_a_hang_up_on_a_plain_call_aborts_it_whatever_stands_around(
                 await client.post(KEY, body, path=path)
                 await gateway.until(lambda: server.seen)
                 client.hang_up()
-                await gateway.until(server.seen[0].closed.is_set, within=1)
-            await gateway.rest(within=1)
+                await gateway.until(server.seen[0].closed.is_set)
+            await gateway.rest()
         assert {row.status for row in await gateway.rows(3)} == {"client_disconnect"}
         if scraping is not None:
             scraping.cancel()
@@ -161,7 +161,7 @@ async def test_b01_an_aborted_stream_gives_its_concurrency_back() -> None:
             await client.post(KEY, chat_body(stream=True))
             await client.until(b"t2")
             client.reset()
-        await gateway.rest(within=2)
+        await gateway.rest()
         server.answer = Held()
         server.answer.finish("after")
         assert (await gateway.chat("after")).status_code == 200
@@ -185,7 +185,7 @@ async def test_b01_two_hundred_aborts_leave_nothing_behind() -> None:
 
         for wave in range(1, 21):
             await asyncio.gather(*(abort(wave) for _ in range(10)))
-        await gateway.rest(within=2)
+        await gateway.rest()
         assert server.most <= 3
         server.answer = Held()
         server.answer.finish("after")
@@ -203,7 +203,7 @@ async def test_c10_a_waiting_caller_that_leaves_touches_nobody_else() -> None:
         async with gateway.raw() as waiting:
             await waiting.post(KEY, chat_body("B", stream=True))
             await gateway.until(lambda: gateway.queued == 1)
-        await gateway.until(lambda: gateway.queued == 0, within=1)
+        await gateway.until(lambda: gateway.queued == 0)
         held.finish("A")
         expected = [delta("<A"), delta(">"), delta(None, finish="stop"), DONE]
         assert await running == b"".join(expected)
@@ -299,7 +299,7 @@ async def test_d08_cancelled_calls_leave_no_connection_in_use() -> None:
             await gateway.until(lambda: gateway.running == 14 and len(server.seen) == 4)
             all_taken.set()
             await asyncio.gather(*ending)
-            await gateway.rest(within=2)
+            await gateway.rest()
             assert gateway.open_connections == 0
             gateway.runtime.scheduler.set_replica(ReplicaChanged(deaf, pool, False, 1))
 
@@ -308,7 +308,7 @@ async def test_d08_cancelled_calls_leave_no_connection_in_use() -> None:
 
             server.answer = prompt
             call = asyncio.create_task(gateway.chat())
-            await gateway.until(call.done, within=1)
+            await gateway.until(call.done)
             assert (await call).status_code == 200
             replicas = {row.replica for row in await gateway.rows(51)}
             assert replicas >= {"r1", "deaf"}

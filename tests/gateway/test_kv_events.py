@@ -67,14 +67,12 @@ async def test_what_the_emulator_s_cache_loses_is_told(core: Told) -> None:
                 assert {event.replica for event in events} <= {"r1"}
                 return sum(event.evicted or 0 for event in events)
 
-            await running.until(lambda: told() >= lost * 16, within=20)
+            await running.until(lambda: told() >= lost * 16)
             assert told() == lost * 16
             assert None not in [event.evicted for event in core.of(CacheChanged)[before:]]
             async with running.client.stream("DELETE", emulator.url + "/emulator/state"):
                 pass
-            await running.until(
-                lambda: core.of(CacheChanged)[-1] == CacheChanged("r1", None), within=20
-            )
+            await running.until(lambda: core.of(CacheChanged)[-1] == CacheChanged("r1", None))
 
 
 async def test_how_much_the_cache_holds_is_told(core: Told) -> None:
@@ -82,8 +80,8 @@ async def test_how_much_the_cache_holds_is_told(core: Told) -> None:
         listen(small_card()) as emulator,
         gate(furnished(replica(emulator.url, served="org/Model-7B"))) as running,
     ):
-        await running.until(lambda: bool(core.of(Measured)), within=20)
-        await running.until(lambda: core.of(Measured)[-1].cache_tokens == CACHE_TOKENS, within=20)
+        await running.until(lambda: bool(core.of(Measured)))
+        await running.until(lambda: core.of(Measured)[-1].cache_tokens == CACHE_TOKENS)
 
 
 async def test_publishers_follow_the_fleet(core: Told) -> None:
@@ -100,19 +98,19 @@ async def test_publishers_follow_the_fleet(core: Told) -> None:
                 return len(core.of(CacheChanged)) >= count
 
             await named(one.url)
-            await running.until(one.is_heard, within=20)
+            await running.until(one.is_heard)
             one.send(stored(1), removed(1))
-            await running.until(lambda: told(1), within=20)
+            await running.until(lambda: told(1))
             await named(two.url)
-            await running.until(two.is_heard, within=20)
+            await running.until(two.is_heard)
             # Another publisher counts from where it is: what was missed nobody knows.
             two.number = 40
             two.send(stored(1, size=64), removed(1))
-            await running.until(lambda: told(2), within=20)
+            await running.until(lambda: told(2))
             two.send(removed(2))
-            await running.until(lambda: told(3), within=20)
+            await running.until(lambda: told(3))
             await named("")
-            await running.until(two.is_left, within=20)
+            await running.until(two.is_left)
             evicted = [event.evicted for event in core.of(CacheChanged)]
             assert evicted == [16, None, 128]
 

@@ -31,7 +31,7 @@ class Site:
 
     async def until(self, *kinds: str) -> None:
         """Wait for these switches, and no others."""
-        await self.gateway.until(lambda: [kind for kind, _ in self.switches] == list(kinds), 20)
+        await self.gateway.until(lambda: [kind for kind, _ in self.switches] == list(kinds))
 
     async def until_hot(self) -> None:
         """Call until the hot path is back."""

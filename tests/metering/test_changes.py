@@ -1,7 +1,6 @@
 """Changes are heard within two seconds, with and without the notification."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -74,25 +73,22 @@ async def test_every_topic_is_told_once_at_the_start() -> None:
 
 async def test_a_notification_is_heard_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     # Without the backstop: only NOTIFY can be what brings it.
-    monkeypatch.setattr(changes, "POLL_S", 30.0)
+    monkeypatch.setattr(changes, "POLL_S", 3600.0)
     heard = Heard()
     async with listening(heard):
         await heard.wait(POLICY)
-        began = time.monotonic()
         await elsewhere(f"{RAISE.format('access')}; NOTIFY fairlane, 'access'")
         await heard.wait("access", 2)
-        assert time.monotonic() - began < 1.0
     assert heard.topics.count("fleet") == 1
 
 
-async def test_a_change_without_notification_is_heard_within_two_seconds() -> None:
+async def test_a_change_without_notification_is_heard_at_the_next_look() -> None:
+    assert changes.POLL_S < 2.0
     heard = Heard()
     async with listening(heard):
         await heard.wait(POLICY)
-        began = time.monotonic()
         await elsewhere(RAISE.format("fleet"))
         await heard.wait("fleet", 2)
-        assert time.monotonic() - began < 2.0
     assert heard.topics.count("access") == 1
 
 

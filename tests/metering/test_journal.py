@@ -4,7 +4,6 @@ import asyncio
 import errno
 import logging
 import os
-import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -106,17 +105,6 @@ def test_odd_values_land_with_all_the_others(journal: Journal) -> None:
     assert UsageRecord.objects.filter(completion_tokens=2**31 - 1, prompt_tokens=0).exists()
 
 
-def test_appending_takes_microseconds(journal: Journal) -> None:
-    row = usage_row()
-    best = float("inf")
-    for _ in range(20):
-        began = time.perf_counter()
-        for _ in range(500):
-            journal.append(row)
-        best = min(best, (time.perf_counter() - began) / 500)
-    assert best < 20e-6
-
-
 def test_full_files_are_deleted_once_landed(tmp_path: Path) -> None:
     journal = Journal(tmp_path, segment_bytes=2_000)
     journal.start()
@@ -200,9 +188,7 @@ def test_closing_without_postgres_keeps_rows_for_the_next_start(
         first.start()
         for _ in range(7):
             first.append(usage_row())
-        began = time.monotonic()
         asyncio.run(first.close())
-        assert time.monotonic() - began < 3
     second = Journal(tmp_path / "journal")
     second.start()
     wait_until(lambda: UsageRecord.objects.count() == 7)

@@ -78,7 +78,7 @@ async def test_no_more_cards_come_than_the_policy_allows(tmp_path: Path) -> None
             orders = Orders(gateway)
             await urgent(gateway)  # so that service times are known
             calls = [asyncio.create_task(urgent(gateway)) for _ in range(CALLS)]
-            await gateway.until(lambda: orders.seen, 20)
+            await gateway.until(lambda: orders.seen)
             first, waiting, service = orders.seen[0]
             short = ceil(waiting * service / (SLOTS * DRAIN_S) * (1 + HEADROOM))
             assert (first.pool, first.ready) == ("pool", 1)
@@ -93,6 +93,6 @@ async def test_no_more_cards_come_than_the_policy_allows(tmp_path: Path) -> None
             while last.desired > last.ready or not orders.seen[1:]:
                 await urgent(gateway)
                 last = orders.seen[-1][0]
-            await gateway.until(lambda: all(c.state is CardState.IDLE for c in cards.cards()), 30)
+            await gateway.until(lambda: all(c.state is CardState.IDLE for c in cards.cards()))
             assert await urgent(gateway) == "own"
             assert {row.status for row in gateway.usage.rows} == {"ok"}

@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -140,7 +139,7 @@ def test_a_deaf_child_is_killed_with_its_own_children(stage: Stage, tmp_path: Pa
 def test_a_second_ctrl_c_cuts_the_grace_short(
     stage: Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    stage.children.start(Child("deaf", [*python(DEAF), str(tmp_path / "inner")], grace_s=60))
+    stage.children.start(Child("deaf", [*python(DEAF), str(tmp_path / "inner")], grace_s=3600))
     written_pid(tmp_path / "inner")
     os.kill(os.getpid(), signal.SIGINT)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -149,9 +148,7 @@ def test_a_second_ctrl_c_cuts_the_grace_short(
     assert not stage.signals.impatient, "one wish that came in by three ways"
     monkeypatch.setattr(signals_module, "ONE_WISH_S", 0.0)
     os.kill(os.getpid(), signal.SIGINT)
-    began = time.monotonic()
     stage.children.stop()
-    assert time.monotonic() - began < 10
 
 
 def test_children_end_with_a_killed_supervisor(tmp_path: Path) -> None:
@@ -190,9 +187,7 @@ def test_a_command_that_fails_ends_the_start(stage: Stage) -> None:
 
 def test_a_wish_to_stop_ends_a_command(stage: Stage) -> None:
     os.kill(os.getpid(), signal.SIGTERM)
-    began = time.monotonic()
     stage.children.run("a long one", SLEEP)
-    assert time.monotonic() - began < 10
 
 
 def test_a_taken_port_is_said_in_one_line() -> None:

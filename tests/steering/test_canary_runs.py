@@ -113,11 +113,11 @@ async def test_a_bad_draft_rolls_itself_back() -> None:
     draft = await stored(bad_draft)
     async with stub(slow) as server, gate(furnished(server.url)) as gateway:
         rules = gateway.runtime.gateway.rules
-        await gateway.until(lambda: rules.version == 1, 20)
+        await gateway.until(lambda: rules.version == 1)
         stop, counts = asyncio.Event(), Counter[tuple[str, int]]()
         traffic = asyncio.create_task(callers(gateway, stop, counts))
         await stored(lambda: start_canary(draft, ["tried"], actor=None, reason="try it"))
-        await gateway.until(lambda: rules.trial is not None, 20)
+        await gateway.until(lambda: rules.trial is not None)
         await gateway.until(lambda: rules.trial is None, 60)
         stop.set()
         await traffic
@@ -154,7 +154,7 @@ async def test_a_good_draft_goes_on_until_somebody_ends_it() -> None:
     async with stub(slow) as server, gate(furnished(server.url)) as gateway:
         rules = gateway.runtime.gateway.rules
         canary = await stored(lambda: start_canary(draft, ["tried"], actor=None, reason="try it"))
-        await gateway.until(lambda: rules.trial is not None, 20)
+        await gateway.until(lambda: rules.trial is not None)
         stop, counts = asyncio.Event(), Counter[tuple[str, int]]()
         traffic = asyncio.create_task(callers(gateway, stop, counts))
         for _ in range(600):
@@ -166,7 +166,7 @@ async def test_a_good_draft_goes_on_until_somebody_ends_it() -> None:
         await traffic
         assert canary.state == Canary.State.RUNNING, json.dumps(canary.figures)
         await stored(lambda: end_canary(canary, actor=None, reason="enough"))
-        await gateway.until(lambda: rules.trial is None, 20)
+        await gateway.until(lambda: rules.trial is None)
 
 
 @pytest.mark.parametrize("names", [[], ["nobody"], list(NAMES)])

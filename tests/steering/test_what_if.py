@@ -43,10 +43,6 @@ def test_the_active_side_agrees_with_what_happened(*, streamed: bool) -> None:
     assert (row.state, row.against) == (WhatIf.State.WAITING, 1)
     done = run_what_if(row.pk)
     assert done.state == WhatIf.State.DONE, done.error
-    if LONG:
-        # Ten minutes and 50,000 requests, both policies, within a minute.
-        assert done.finished_at is not None
-        assert (done.finished_at - done.created_at).total_seconds() < 60
     found = done.result
     assert found is not None
     assert found["requests"] == lived.requests
