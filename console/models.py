@@ -63,6 +63,32 @@ class SignOn(models.Model):
         return f"{self.subject} of {self.issuer}"
 
 
+class DemoEntry(models.Model):
+    """A row that the demo has made, by its ``kind`` and primary key. ``detail``: the address that a
+    replica was given."""
+
+    class Kind(models.TextChoices):
+        """What it is a row of."""
+
+        REPLICA = "replica"
+        MODEL = "model"
+        BUSINESS = "business"
+        PERSON = "person"
+
+    kind = models.CharField(max_length=8, choices=Kind.choices)
+    row = models.BigIntegerField()
+    detail = models.CharField(max_length=500, blank=True, default="")
+
+    class Meta:
+        verbose_name_plural = "demo entries"
+        constraints = [
+            models.UniqueConstraint(fields=["kind", "row"], name="demo_entry_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.row}"
+
+
 class SignInAttempt(models.Model):
     """A sign-in that has not succeeded; a success removes those of its name and address."""
 

@@ -2,6 +2,7 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -11,10 +12,10 @@ from django.contrib.auth import authenticate
 from console.demo.prepare import Plan, prepare
 from console.demo.record import DemoRecord, Login, read_record, write_record
 from console.demo.traffic import PROFILES, Caller
-from console.models import User
+from console.models import DemoEntry, User
 from console.up.banner import curl_line, demo_banner, plain_banner
 from metering.models import ApiKey, AuditEntry, Business, Membership, PriceBook
-from scheduler.fleet_document import FleetDocument
+from scheduler.fleet_document import FleetDocument, ModelSpec, PoolSpec, ReplicaSpec
 from scheduler.models import Replica
 from scheduler.services.fleet import apply_fleet, held_fleet
 
@@ -134,6 +135,107 @@ def test_without_demo_only_what_runs_is_registered(plan: Plan) -> None:
     assert not held.businesses
     prepare(Plan(plan.demo_file, None, idle=[DEMO, LLAMA]))
     assert not held_fleet().replicas
+
+
+OWN = ReplicaSpec("card-1", "http://127.0.0.1:8001", "vllm", "mine", models={"llm": "org/Model"})
+
+
+def own_fleet(model: str = "llm", replica: ReplicaSpec = OWN) -> None:
+    """What somebody has who named a replica as README's example does."""
+    apply_fleet(
+        FleetDocument(
+            pools=(PoolSpec("mine", "elastic", ("P0", "P1", "P2")),),
+            models=(ModelSpec(model, "medium", "chat"),),
+            replicas=(replica,),
+        ),
+        prune=False,
+        source="test",
+    )
+
+
+def without(plan: Plan) -> Plan:
+    """A start without the demo."""
+    return Plan(plan.demo_file, None, idle=[DEMO, LLAMA])
+
+
+@pytest.mark.django_db
+def test_somebodys_own_replica_stays_whatever_it_is_called(plan: Plan) -> None:
+    own_fleet()
+    entries = AuditEntry.objects.count()
+    for _ in range(2):
+        assert prepare(without(plan)) == []
+    assert Replica.objects.get().url == OWN.url
+    assert AuditEntry.objects.count() == entries
+    # Beside the demo as well, which has the rest of its own.
+    assert prepare(plan) == ["card-1"]
+    assert Replica.objects.get(name="card-1").url == OWN.url
+    assert {replica.name for replica in held_fleet().replicas or ()} == set(PLACES)
+    prepare(without(plan))
+    assert [replica.name for replica in held_fleet().replicas or ()] == ["card-1"]
+
+
+@pytest.mark.django_db
+def test_who_gives_a_replica_of_the_demo_another_address_has_taken_it_over(plan: Plan) -> None:
+    load(plan)
+    held = {replica.name: replica for replica in held_fleet().replicas or ()}
+    mine = replace(held["card-2"], url="http://127.0.0.1:8001")
+    apply_fleet(FleetDocument(replicas=(mine,)), prune=False, source="test")
+    assert prepare(plan) == ["card-2"]
+    prepare(without(plan))
+    assert [replica.url for replica in held_fleet().replicas or ()] == [mine.url]
+
+
+@pytest.mark.django_db
+def test_a_replica_made_anew_under_the_name_is_somebodys_own(plan: Plan) -> None:
+    load(plan)
+    place = Replica.objects.get(name="card-3").url
+    Replica.objects.get(name="card-3").delete()
+    own_fleet(replica=replace(OWN, name="card-3", url=place))
+    prepare(without(plan))
+    assert [replica.name for replica in held_fleet().replicas or ()] == ["card-3"]
+
+
+@pytest.mark.django_db
+def test_no_emulator_answers_for_somebodys_own_model(plan: Plan) -> None:
+    own_fleet("chat", replace(OWN, name="real", models={"chat": "org/Model"}))
+    assert prepare(plan) == list(PLACES)
+    assert [replica.name for replica in held_fleet().replicas or ()] == ["real"]
+
+
+@pytest.mark.django_db
+def test_people_and_businesses_that_were_there_before_are_left_alone(plan: Plan) -> None:
+    User.objects.create_user("admin", password="mine", role=User.Role.ADMIN)
+    User.objects.create_user("owner", password="mine", role=User.Role.OWNER)
+    for name in ("risk-audit", "doc-qa"):
+        Business.objects.create(name=name, grade="basic", ceiling="P2")
+    record = load(plan)
+    for name in ("admin", "owner"):
+        assert authenticate(username=name, password="mine")
+        assert record.logins[name].username == f"demo-{name}"
+    assert "doc-qa" not in record.keys
+    assert not ApiKey.objects.filter(business__name__in=("risk-audit", "doc-qa")).exists()
+    home = Membership.objects.get()
+    assert (home.user.username, home.business.name) == ("demo-owner", "live-service")
+    assert load(plan) == record
+
+
+@pytest.mark.django_db
+def test_what_was_made_before_there_were_marks_is_still_the_demos(plan: Plan) -> None:
+    first = load(plan)
+    DemoEntry.objects.all().delete()
+    assert load(plan) == first
+    DemoEntry.objects.all().delete()
+    prepare(without(plan))
+    assert not held_fleet().replicas
+
+
+@pytest.mark.django_db
+def test_a_file_of_another_database_makes_nobody_here_the_demos(plan: Plan) -> None:
+    User.objects.create_user("admin", password="mine", role=User.Role.ADMIN)
+    strange = {role: Login(username=role, password="another") for role in ROLES}
+    write_record(plan.demo_file, DemoRecord("", "", strange, dict.fromkeys(BUSINESSES, "x")))
+    load(plan)
+    assert authenticate(username="admin", password="mine")
 
 
 def test_banners_show_what_people_need() -> None:

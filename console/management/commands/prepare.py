@@ -32,10 +32,11 @@ class Command(BaseCommand):
         replica: list[str],
         **__: object,
     ) -> None:
-        """Do it; nothing is printed when all is well."""
+        """Do it; nothing is printed when all is well, and nobody's own things have the names of the
+        demo's."""
         places = dict(_pair(text) for text in replica)
         call_command("migrate", interactive=False, verbosity=0)
-        prepare(
+        left = prepare(
             Plan(
                 demo_file=settings.FAIRLANE_DATA_DIR / "demo.json",
                 demo_url=demo,
@@ -44,6 +45,11 @@ class Command(BaseCommand):
                 places=places,
             )
         )
+        if left:
+            self.stderr.write(
+                f"fairlane: not in the fleet: {', '.join(left)}. There are replicas or models of"
+                " your own of these names, which the demo leaves alone."
+            )
 
 
 def _pair(text: str) -> tuple[str, str]:
