@@ -2,7 +2,7 @@
 
     GatewayError
     ├── Refused        429 and 503: not now (Retry-After)
-    └── the rest       400-413, 502, 504
+    └── the rest       400-415, 502, 504
 
 Each names its HTTP status and reason code once; the body is OpenAI's error shape.
 """
@@ -18,6 +18,7 @@ TYPES = {
     404: "invalid_request_error",
     405: "invalid_request_error",
     413: "invalid_request_error",
+    415: "invalid_request_error",
     429: "rate_limit_error",
     500: "server_error",
     502: "upstream_error",
@@ -36,6 +37,7 @@ STATUS = {
     "not_found": 404,
     "method_not_allowed": 405,
     "body_too_large": 413,
+    "unsupported_media_type": 415,
     "rate_limit_requests": 429,
     "rate_limit_tokens": 429,
     "concurrency_exceeded": 429,

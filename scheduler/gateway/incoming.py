@@ -226,10 +226,10 @@ class Booking:
 def check_body(incoming: Incoming, budget: BodyBudget) -> None:
     """Refuse by headers alone what need not be read."""
     if incoming.content_encoding not in ("", "identity"):
-        raise GatewayError("invalid_request", "Compressed bodies are not accepted.")
+        raise GatewayError("unsupported_media_type", "Compressed bodies are not accepted.")
     kind = incoming.content_type
     if kind and kind != "application/json" and not kind.endswith("+json"):
-        raise GatewayError("invalid_request", "The content type must be application/json.")
+        raise GatewayError("unsupported_media_type", "The content type must be application/json.")
     budget.check(incoming.length or 0)
 
 

@@ -1,9 +1,11 @@
 """Request bodies: checked, read as far as Fairlane must, and changed only where it must.
 
 Values stay raw JSON: what Fairlane does not know passes through byte for byte, numbers of
-any size included. A body in which nothing has to change goes on as it came.
+any size included. A body in which nothing has to change goes on as it came, unless a field
+stands there twice: whoever reads it next must see each as it was checked.
 """
 
+import re
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -22,13 +24,16 @@ REQUIRED = {
 }
 COUNTS = ("max_tokens", "max_completion_tokens", "n", "best_of")
 BYTES_PER_TOKEN = 4
+_SPACE = b" \t\r\n"
+# From the end of one value to the beginning of the next.
+_KEY = re.compile(rb'[ \t\r\n]*[{,][ \t\r\n]*"([^"\\]*)"[ \t\r\n]*:[ \t\r\n]*')
 OUTPUT_GUESS = 512
 
 # Made once: a type is costly to prepare.
 _decode_fields = msgspec.json.Decoder(Fields).decode
 _text = msgspec.json.Decoder(str | None).decode
 _flag = msgspec.json.Decoder(bool | None).decode
-_number = msgspec.json.Decoder(int | None).decode
+_number = msgspec.json.Decoder(int | float | None).decode
 _object = msgspec.json.Decoder(Fields | None).decode
 _encode = msgspec.json.Encoder().encode
 
@@ -57,10 +62,11 @@ class Payload(msgspec.Struct):
         return self.prompt_tokens + (self.output_tokens or OUTPUT_GUESS) * self.choices
 
     def rewritten(self, changes: dict[str, Any], *, without: tuple[str, ...] = ()) -> bytes:
-        """The body with some top-level fields set and some left out; the rest untouched.
+        """The body with some top-level fields set and some left out; the values of the rest
+        untouched.
 
         A key given twice is sent once, as the last value: whoever reads it next must not
-        see another value than the one that was checked.
+        see another value than the one that was checked, reserved or decided by.
         """
         kept = {name: value for name, value in self.fields.items() if name not in without}
         if len(kept) == len(self.fields) and not changes and self._unambiguous():
@@ -68,9 +74,15 @@ class Payload(msgspec.Struct):
         return _encode(kept | changes)
 
     def _unambiguous(self) -> bool:
-        """Whether no other reader can take another model from the body than we do: the key
-        stands there once, and not in escapes (its letters are U+0064 to U+006F)."""
-        return self.raw.count(b'"model"') <= 1 and b"\\u006" not in self.raw
+        """Whether every reader sees the same fields: each key stands in the body once, and in plain
+        letters."""
+        at = 0
+        for name, value in self.fields.items():
+            found = _KEY.match(self.raw, at)
+            if found is None or found[1] != name.encode():
+                return False
+            at = found.end() + memoryview(value).nbytes
+        return self.raw[at:].strip(_SPACE) == b"}"
 
 
 def invalid(message: str, param: str | None = None) -> GatewayError:
@@ -97,10 +109,15 @@ def _value(
 
 
 def _count(fields: Fields, name: str) -> int | None:
+    """A whole number, which some clients write as 16.0."""
     value = _value(fields, name, _number, "a whole number")
-    if value is not None and value < 0:
+    if value is None:
+        return None
+    if value != value // 1:
+        raise invalid(f"'{name}' must be a whole number.", name)
+    if value < 0:
         raise invalid(f"'{name}' must not be negative.", name)
-    return value
+    return int(value)
 
 
 def parse(body: bytes, operation: str) -> Payload:
@@ -109,6 +126,9 @@ def parse(body: bytes, operation: str) -> Payload:
     Raises GatewayError (400) naming what is wrong; unknown fields are nobody's business.
     """
     try:
+        if not body.isascii():
+            # Values are not looked at by the decoder, and engines answer 400 or 500.
+            body.decode()
         fields = _decode_fields(body)
     except msgspec.ValidationError:
         raise invalid("The body must be a JSON object.") from None

@@ -37,6 +37,10 @@ CHAT_FAULTS: list[tuple[bytes, str | None]] = [
     (b'{"model":"chat",' + MESSAGES + b',"temperature":NaN}', None),
     (b'\xef\xbb\xbf{"model":"chat",' + MESSAGES + b"}", None),
     (b'{"model":"chat"\x00}', None),
+    (b'{"model":"chat","messages":[{"role":"user","content":"\xff\xfe"}]}', None),
+    (b'{"model":"chat","messages":[{"role":"user","content":"\xed\xa0\x80"}]}', None),
+    (b'{"model":"chat",' + MESSAGES + b',"user":"\xc3"}', None),
+    (b'{"model":"chat",' + MESSAGES + b',"\xc0\xaf":1}', None),
     (b"[]", None),
     (b'[{"model":"chat"}]', None),
     (b"null", None),
@@ -53,7 +57,7 @@ CHAT_FAULTS: list[tuple[bytes, str | None]] = [
     (b'{"model":7,%s}' % MESSAGES, "model"),
     (b'{"model":["chat"],%s}' % MESSAGES, "model"),
     (b'{"model":"\\ud800",%s}' % MESSAGES, None),
-    (b'{"model":"\xff",%s}' % MESSAGES, "model"),
+    (b'{"model":"\xff",%s}' % MESSAGES, None),
     (b'{"model":"chat"}', "messages"),
     (b'{"model":"chat","messages":null}', "messages"),
     (b'{"model":"chat","messages":"hello"}', "messages"),
@@ -133,7 +137,7 @@ async def test_another_content_type_is_refused_before_the_body_is_read(
     """By the head alone: the body need not even come."""
     async with running.raw() as client:
         await client.begin(KEY, f"Content-Type: {kind}", "Content-Length: 1000000")
-        check_refusal(await client.answer())
+        check_refusal(await client.answer(), 415)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +156,7 @@ async def test_packed_bodies_are_refused_unread(encoding: str, running: Gate) ->
     """Whatever they might unpack to."""
     async with running.raw() as client:
         await client.begin(KEY, f"Content-Encoding: {encoding}", "Content-Length: 1000000")
-        check_refusal(await client.answer())
+        check_refusal(await client.answer(), 415)
 
 
 async def test_unknown_models_and_forbidden_ones(running: Gate, memory: Memory) -> None:
@@ -291,6 +295,55 @@ async def test_the_model_that_was_checked_is_the_one_that_is_sent(
     sent = engine.seen[0].body
     assert b"secret" not in sent
     assert json.loads(sent)["model"] == "chat"
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("max_tokens", (b"4000", b"2")),
+        ("max_completion_tokens", (b"4000", b"7")),
+        ("n", (b"8", b"1")),
+        ("stream", (b"true", b"false")),
+        ("temperature", (b"0.1", b"0.2")),
+    ],
+)
+@pytest.mark.parametrize("spaced", [False, True], ids=["compact", "spaced"])
+async def test_what_was_reserved_is_what_is_sent(
+    name: str, values: tuple[bytes, bytes], *, spaced: bool, running: Gate, engine: Stub
+) -> None:
+    """Each field stands in the body once, with the value that was looked at."""
+    first, last = (b'"%s":%s' % (name.encode(), value) for value in values)
+    body = b'{"model":"chat",%s,%s,%s}' % (first, MESSAGES, last)
+    escaped = body.replace(b'"' + name.encode(), b'"\\u%04x' % ord(name[0]) + name[1:].encode(), 1)
+    for each in (body, escaped, body.replace(last, last + b",%s" % last)):
+        engine.seen.clear()
+        sent = each.replace(b",", b" ,\n ") if spaced else each
+        assert (await post(running, sent)).status == 200
+        pairs = json.loads(engine.seen[0].body, object_pairs_hook=list)
+        assert [value for key, value in pairs if key == name] == [json.loads(values[1])]
+
+
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens", "n"])
+async def test_whole_numbers_may_be_written_as_floats(
+    name: str, running: Gate, engine: Stub
+) -> None:
+    """Some clients do, and engines take them; the value goes on as it came."""
+    for value in (b"2.0", b"2e0", b"20E-1"):
+        engine.seen.clear()
+        assert (await post(running, field_body(name, value))).status == 200
+        assert b'"%s":%s' % (name.encode(), value) in engine.seen[0].body
+    for value in (b"2.5", b"-1.0", b"1e-1"):
+        check_refusal(await post(running, field_body(name, value)), param=name)
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/v1/models", "/v1/models/chat"])
+async def test_probes_may_ask_for_the_head_alone(path: str, running: Gate) -> None:
+    headers = running.headers()
+    got = await running.client.get(path, headers=headers)
+    head = await running.client.head(path, headers=headers)
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-length"] == got.headers["content-length"]
+    assert (await running.client.head("/v1/embeddings", headers=headers)).status_code == 405
 
 
 async def test_bad_requests_pass_by_a_full_house(engine: Stub, running: Gate) -> None:

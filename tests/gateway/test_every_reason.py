@@ -214,6 +214,11 @@ async def too_large(running: Gate, engine: Stub) -> httpx.Response:
     return await running.chat("x" * (1 << 20))
 
 
+@provokes("unsupported_media_type")
+async def packed(running: Gate, engine: Stub) -> httpx.Response:
+    return await running.chat("x", headers={"content-encoding": "gzip"})
+
+
 def test_all_that_the_program_gives_are_here() -> None:
     assert PROVOKED.keys() == {code for code in STATUS if used(code)} - BESIDE
 
