@@ -30,5 +30,6 @@ def note_tokens(row: UsageRow, attempts: Attempts) -> None:
         row.estimated = attempts.base_guessed
     elif attempt is not None and (row.status == "ok" or attempts.produced):
         row.prompt_tokens = attempts.prompt_told or attempt.payload.prompt_tokens
+        row.cached_tokens = min(attempts.cached_told, row.prompt_tokens)
         row.completion_tokens = attempts.produced
         row.estimated = attempts.guessed or not attempts.prompt_told

@@ -116,6 +116,11 @@ class Attempts:
         return 0 if self.story is None else self.story.transcript.prompt_told
 
     @property
+    def cached_told(self) -> int:
+        """Those of them that an engine told it had found in its prefix cache."""
+        return 0 if self.story is None else self.story.transcript.cached_tokens
+
+    @property
     def guessed(self) -> bool:
         """Whether ``produced`` is a count of events, not of tokens."""
         return self.story is None or self.story.transcript.guessed
@@ -288,7 +293,11 @@ class Attempts:
         """The attempt is over, the request is not: output tokens that the next one goes on from."""
         self._paused = True
         self._note_work()
-        return 0 if self.story is None else self.story.pause()
+        if self.story is None:
+            return 0
+        # What it reported is in the transcript from now on: it must not count twice.
+        self._usage = Usage()
+        return self.story.pause()
 
     def _note_work(self) -> None:
         """The attempt is over: count what it did a second time, once."""
