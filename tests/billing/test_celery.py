@@ -75,6 +75,13 @@ def redis_url(tmp_path: Path) -> Iterator[str]:
     process.wait(30)
 
 
+def minds_sigterm(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the process has a handler for SIGTERM."""
+    status = Path(f"/proc/{process.pid}/status").read_text()
+    caught = next(line for line in status.splitlines() if line.startswith("SigCgt:"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
+
+
 @contextmanager
 def processes(
     folder: Path, redis: str, *commands: tuple[str, ...]
@@ -102,6 +109,8 @@ def processes(
                     )
                 )
         yield running
+        # One that is still starting would not know what to do with it.
+        wait_until(lambda: all(map(minds_sigterm, running)), running, folder)
         for process in running:
             process.send_signal(signal.SIGTERM)
         logs = {n: (folder / f"{n}.log").read_text() for n in range(len(running))}

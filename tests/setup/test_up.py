@@ -1,5 +1,6 @@
 """``manage.py up`` as a person has it: started, used, stopped, started again."""
 
+import contextlib
 import json
 import os
 import re
@@ -85,9 +86,21 @@ class Up:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._queue.put(line)
+        with contextlib.suppress(ValueError):  # closed meanwhile
+            for line in self.process.stdout:
+                self._queue.put(line)
         self._queue.put(None)
+
+
+BEAT = ("worker", "--beat")
+
+
+def command_of(process: psutil.Process) -> list[str]:
+    """Its command; of one that has ended meanwhile nothing."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
 
 
 @pytest.fixture
@@ -148,9 +161,7 @@ def test_a_day_with_make_up(open_folder: Path, runs: list[Up]) -> None:
     rows = usage_rows(data)
     processes = first.tree()
     assert len(processes) > 6
-    assert [
-        p for p in processes if p.cmdline()[1:] == [str(ROOT / "manage.py"), "worker", "--beat"]
-    ]
+    assert [p for p in processes if command_of(p)[1:] == [str(ROOT / "manage.py"), *BEAT]]
     assert first.stop() == 0, first.output
     wait_until(lambda: gone(processes))
     assert not (data / "database_url").exists()
@@ -216,7 +227,7 @@ def test_without_the_server_everything_ends(open_folder: Path, runs: list[Up]) -
     runs.append(run)
     run.wait_for("Ctrl-C stops everything")
     processes = run.tree()
-    server = next(p for p in processes if "serve" in p.cmdline())
+    server = next(p for p in processes if "serve" in command_of(p))
     server.kill()
     assert run.process.wait(STOP_S) == 1
     run.stop()
