@@ -82,6 +82,8 @@ class Payload(msgspec.Struct):
             if found is None or found[1] != name.encode():
                 return False
             at = found.end() + memoryview(value).nbytes
+            if name in COUNTS and self.raw[found.end() : at] != bytes(value):
+                return False
         return self.raw[at:].strip(_SPACE) == b"}"
 
 
@@ -109,7 +111,8 @@ def _value(
 
 
 def _count(fields: Fields, name: str) -> int | None:
-    """A whole number, which some clients write as 16.0."""
+    """A whole number. Some clients write it as 16.0, which not every engine takes: that is written
+    anew."""
     value = _value(fields, name, _number, "a whole number")
     if value is None:
         return None
@@ -117,7 +120,10 @@ def _count(fields: Fields, name: str) -> int | None:
         raise invalid(f"'{name}' must be a whole number.", name)
     if value < 0:
         raise invalid(f"'{name}' must not be negative.", name)
-    return int(value)
+    if isinstance(value, float):
+        value = int(value)
+        fields[name] = msgspec.Raw(_encode(value))
+    return value
 
 
 def parse(body: bytes, operation: str) -> Payload:
